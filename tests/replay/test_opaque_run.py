@@ -13,6 +13,7 @@ from ligerdiag.model.findings import OpaqueReplay, ReplayState
 from ligerdiag.replay.runs.case_run import Programs, Signature
 from ligerdiag.replay.runs.opaque_run import LEAST, list_opaque_calls, replay_opaquely
 from tests.replay.by_hand import assign, parse
+from tests.replay.test_float_bits import write_key
 from tests.replay.test_program import parse as parse_program
 
 PLACES: dict[str, int | tuple[int, int]] = {"x": (0, 0), "h": 0, "k": 64, "r": 128, "k2": 192, "t": 256, "c": 320}
@@ -301,3 +302,31 @@ two {
   tp = f32[4] parameter(0)
   ROOT tn = f32[4] exponential(tp)
 }"""
+
+
+def run_sort(*, runs_after: bool) -> list[str]:
+    """Sorts what a kernel overwrites: by a total order in the program, and by the bits of the floats in the schedule."""
+    total = """order {
+a = f32[] parameter(0)
+b = f32[] parameter(1)
+ROOT less = pred[] compare(a, b), direction=LT, type=TOTALORDER
+}"""
+    bits = f"""order {{
+a = f32[] parameter(0)
+b = f32[] parameter(1)
+{write_key("p", "a")}{write_key("q", "b")}ROOT less = pred[] compare(p, q), direction=LT
+}}"""
+    sort = "f32[4] sort(%s), dimensions={0}, to_apply=order"
+    program = parse_program("x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1"),
+                            f"r_ld3 = {sort % 'h_ld1'}", "t = (f32[4], f32[4]) tuple(k_ld2, r_ld3)",
+                            computations=total)  # fmt: skip
+    steps = [call("k", "h"), f"r = {sort % 'h'}"]
+    lines = ["x = f32[4] parameter(0)", "h = f32[4] copy(x)", *(steps if runs_after else reversed(steps)),
+             "ROOT t = (f32[4], f32[4]) tuple(k, r)"]  # fmt: skip
+    schedule = parse("{\n" + "\n".join(lines) + "\n}", bits)
+    return attribute(replay(program, schedule, argument=np.array([3, -1, 0, -7], np.float32)))
+
+
+def test_a_sort_by_the_bits_of_floats_is_judged() -> None:
+    assert run_sort(runs_after=True) == ["fresh", "fresh"]
+    assert run_sort(runs_after=False) == ["fresh", "stale"]

@@ -4,68 +4,150 @@ A run in f64 is so exact that the numbers of a fresh and of a stale output diffe
 types the author chose. The rewritten module has the ids, names and tags of the original one. Conversions between floats
 become identities, `reduce-precision` as well. Integers and booleans stay as they are.
 
-The bits of a float have no counterpart after the rewrite. So a `bitcast-convert` from integers is computed in the
-original type and its result is widened, exactly; one from floats is not covered, nor is a `bitcast` between a float and
-another type, nor a `bitcast-convert` that the schedule runs by itself, because its intermediate value has no place.
+The bits of a float have no counterpart after the rewrite. So floats that are read from the bits of integers are computed
+in the original type and then widened, exactly. Integers made of the bits of floats are not covered, unless they only
+order the floats (see `float_bits`): then they become integers of 64 bits. Neither is covered where the schedule stores
+each value in memory, because an intermediate value has no place there; nor is a `bitcast` between integers of different
+widths.
 
 The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened one on it.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
+from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.shape import TOKEN, is_tuple, iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.movement import parse_literal
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.float_bits import (
+    READS_BYTES,
+    find_kind,
+    find_order_keys,
+    is_float,
+    keeps_width,
+    refuse,
+    widen_word,
+)
 
-_F64, _C128 = 12, 18
+_S64, _U64, _F64, _C128 = 5, 9, 12, 18
 _WIDE_BYTES = {"f": 8, "c": 16}
+_RUNS_SEQUENCE = ("while", "conditional", "call", "async-start")
+"""Opcodes of instructions that run each instruction of a computation on the memory of a device."""
 
 
 def widen_array(array: Array) -> Array:
     """Returns an array of floats as f64, exactly, one of complex numbers as c128, and any other array unchanged."""
-    kind = _find_kind(array.dtype)
+    kind = find_kind(array.dtype)
     return array if kind not in _WIDE_BYTES else array.astype(np.complex128 if kind == "c" else np.float64)
 
 
 def widen_module(module: HloModule) -> HloModule:
-    """Returns the module with all floats widened to f64. Raises NotCoveredError if it looks at the bits of a float, or
-    for an element type that NumPy cannot store.
+    """Returns the module with all floats widened to f64. Raises NotCoveredError if it looks at the bits of a float other
+    than to order floats, or for an element type that NumPy cannot store.
     """
-    free = max([one.id for one in module.instructions], default=0) + 1
-    widened: dict[int, HloComputation] = {}
+    in_memory = _list_in_memory(module)
+    numbers = count(max([one.id for one in module.instructions], default=0) + 1)
     tags = dict(module.tags)
-    for number, computation in module.computations.items():
-        made: dict[int, HloInstruction] = {}
-        order: list[HloInstruction] = []
-        for one in computation.instructions:
-            _refuse_bits(one)
-            operands = tuple([made[operand.id] for operand in one.operands])
-            if one.opcode == "bitcast-convert" and _is_float(one.shape):
-                if computation.sequence:
-                    raise NotCoveredError(f"`{one.name}`: a bitcast-convert outside of a fusion, in f64")
-                bits = _make(one, free, operands, one.proto)
-                if path := tags.get(one.id):
-                    tags[free] = path
-                free += 1
-                order.append(bits)
-                made[one.id] = _make(one, one.id, (bits,), _widen_proto(one, "convert"))
-            else:
-                made[one.id] = _make(one, one.id, operands, _widen_proto(one))
-            order.append(made[one.id])
-        widened[number] = replace(
-            computation,
-            instructions=tuple(order),
-            root=made[computation.root.id],
-            sequence=tuple([made[one.id] for one in computation.sequence]),
+    widened = {
+        number: _Widening(computation, number in in_memory, numbers, tags).run()
+        for number, computation in module.computations.items()
+    }
+    return replace(module, entry=widened[module.entry.id], computations=widened, tags=tags)
+
+
+def _list_in_memory(module: HloModule) -> set[int]:
+    """Returns the ids of the computations whose values the schedule stores in the memory of a device, one by one."""
+    called = {
+        number for one in module.instructions if one.opcode in _RUNS_SEQUENCE for number in one.called_computations
+    }
+    return {one.id for one in module.computations.values() if one.sequence and one.id in called | {module.entry.id}}
+
+
+class _Widening:
+    """Widens one computation."""
+
+    def __init__(
+        self, computation: HloComputation, in_memory: bool, numbers: Iterator[int], tags: dict[int, TagPath]
+    ) -> None:
+        self._computation, self._in_memory = computation, in_memory
+        self._numbers, self._tags = numbers, tags
+        self._keys = find_order_keys(computation)
+        self._made: dict[int, HloInstruction] = {}
+        self._words: dict[int, HloInstruction] = {}
+        self._order: list[HloInstruction] = []
+
+    def run(self) -> HloComputation:
+        """Returns the widened computation. Raises NotCoveredError."""
+        for one in self._computation.instructions:
+            made = self._widen_bits(one) if one.opcode in READS_BYTES else self._widen(one)
+            self._made[one.id] = made
+            self._order.append(made)
+        return replace(
+            self._computation,
+            instructions=tuple(self._order),
+            root=self._made[self._computation.root.id],
+            sequence=tuple([self._made[one.id] for one in self._computation.sequence]),
         )
-    entry = widened[module.entry.id]
-    return replace(module, entry=entry, computations=widened, tags=tags)
+
+    def _widen(self, one: HloInstruction) -> HloInstruction:
+        has_keys = any(operand.id in self._keys for operand in one.operands)
+        operands = tuple(
+            [
+                self._widen_word(operand) if has_keys and _is_word(operand) else self._made[operand.id]
+                for operand in one.operands
+            ]
+        )
+        proto = _widen_proto(one)
+        if one.id in self._keys:
+            _widen_integer(proto.shape)
+        return _make(one, one.id, operands, proto)
+
+    def _widen_bits(self, one: HloInstruction) -> HloInstruction:
+        """Widens an instruction that may read the bytes of a value as another element type."""
+        (operand,) = one.operands
+        if operand.shape.element_type == one.shape.element_type:
+            return self._widen(one)
+        if one.id in self._keys:
+            if self._in_memory:
+                raise refuse(one)
+            return self._widen(one)
+        if self._in_memory and one.opcode == "bitcast" and not keeps_width(one):
+            raise refuse(one)
+        if not is_float(one.shape):
+            return self._widen(one)
+        if self._in_memory:
+            raise NotCoveredError(f"`{one.name}`: a bitcast-convert outside of a fusion, in f64")
+        bits = self._add(one, (self._made[operand.id],), one.proto)
+        return _make(one, one.id, (bits,), _widen_proto(one, "convert"))
+
+    def _widen_word(self, one: HloInstruction) -> HloInstruction:
+        """Returns the constant of 64 bits that takes the place of a constant where wide integers use it."""
+        if one.id not in self._words:
+            operands = tuple(map(self._widen_word, one.operands))
+            proto = _widen_proto(one)
+            _widen_integer(proto.shape)
+            if one.opcode == "constant":
+                word = parse_literal(one.proto.literal)
+                assert not isinstance(word, tuple)
+                proto.literal.CopyFrom(_make_literal(proto.shape, widen_word(word)))
+            self._words[one.id] = self._add(one, operands, proto)
+        return self._words[one.id]
+
+    def _add(
+        self, one: HloInstruction, operands: tuple[HloInstruction, ...], proto: HloInstructionProto
+    ) -> HloInstruction:
+        added = _make(one, next(self._numbers), operands, proto)
+        if path := self._tags.get(one.id):
+            self._tags[added.id] = path
+        self._order.append(added)
+        return added
 
 
 def _make(
@@ -84,12 +166,16 @@ def _make(
     )
 
 
-def _refuse_bits(one: HloInstruction) -> None:
-    """Raises NotCoveredError for an instruction that reads the bits of a float as another type."""
-    if one.opcode == "bitcast-convert" and any(_is_float(operand.shape) for operand in one.operands):
-        raise NotCoveredError(f"`{one.name}`: a bitcast-convert of floats, in f64")
-    if one.opcode == "bitcast" and one.operands[0].shape.element_type != one.shape.element_type:
-        raise NotCoveredError(f"`{one.name}`: a bitcast to another element type, in f64")
+def _is_word(one: HloInstruction) -> bool:
+    """Returns whether the instruction is an integer constant, broadcast or not."""
+    while one.opcode == "broadcast":
+        one = one.operands[0]
+    return one.opcode == "constant" and not is_tuple(one.shape) and get_dtype(one.shape).kind in "iu"
+
+
+def _widen_integer(shape: ShapeProto) -> None:
+    """Makes an integer one of 64 bits; leaves any other type unchanged."""
+    shape.element_type = {"i": _S64, "u": _U64}.get(get_dtype(shape).kind, shape.element_type)
 
 
 def _widen_proto(one: HloInstruction, opcode: str = "") -> HloInstructionProto:
@@ -106,7 +192,7 @@ def _widen_shape(shape: ShapeProto) -> None:
     for child in shape.tuple_shapes:
         _widen_shape(child)
     if not is_tuple(shape) and shape.element_type != TOKEN:
-        kind = _find_kind(get_dtype(shape))
+        kind = find_kind(get_dtype(shape))
         if kind in _WIDE_BYTES:
             shape.element_type = _C128 if kind == "c" else _F64
 
@@ -117,30 +203,32 @@ def _widen_literal(literal: LiteralProto) -> LiteralProto:
         found.shape.CopyFrom(literal.shape)
         _widen_shape(found.shape)
         return found
-    if not _is_float(literal.shape):
+    if not is_float(literal.shape):
         return literal
     value = parse_literal(literal)
     assert not isinstance(value, tuple)
-    flat: Any = np.ascontiguousarray(widen_array(value)).reshape(-1)
+    shape = ShapeProto()
+    shape.CopyFrom(literal.shape)
+    _widen_shape(shape)
+    return _make_literal(shape, widen_array(value))
+
+
+def _make_literal(shape: ShapeProto, value: Array) -> LiteralProto:
+    """Returns the literal of an array of f64, c128, s64 or u64."""
+    flat: Any = np.ascontiguousarray(value).reshape(-1)
     found = LiteralProto()
-    found.shape.CopyFrom(literal.shape)
-    _widen_shape(found.shape)
-    found.shape.layout.minor_to_major[:] = range(len(literal.shape.dimensions))[::-1]
-    if flat.dtype.kind == "c":
-        found.c128s.extend(flat.view(np.float64).tolist())
-    else:
-        found.f64s.extend(flat.tolist())
+    found.shape.CopyFrom(shape)
+    found.shape.layout.minor_to_major[:] = range(len(shape.dimensions))[::-1]
+    match flat.dtype.kind:
+        case "c":
+            found.c128s.extend(flat.view(np.float64).tolist())
+        case "i":
+            found.s64s.extend(flat.tolist())
+        case "u":
+            found.u64s.extend(flat.tolist())
+        case _:
+            found.f64s.extend(flat.tolist())
     return found
-
-
-def _is_float(shape: ShapeProto) -> bool:
-    """Returns whether the shape is an array of floats or complex numbers."""
-    return not is_tuple(shape) and shape.element_type != TOKEN and _find_kind(get_dtype(shape)) in _WIDE_BYTES
-
-
-def _find_kind(dtype: "np.dtype[Any]") -> str:
-    """Returns `f` for a float, `c` for a complex number, and another letter for any other type."""
-    return "f" if dtype.kind == "V" or dtype.name.startswith(("bfloat", "float")) else dtype.kind
 
 
 def find_scale(module: HloModule) -> int:
@@ -151,6 +239,6 @@ def find_scale(module: HloModule) -> int:
         (kind, dtype.itemsize)
         for one in module.instructions
         for _, shape in iterate_leaf_shapes(one.shape)
-        if shape.element_type != TOKEN and (kind := _find_kind(dtype := get_dtype(shape))) in _WIDE_BYTES
+        if shape.element_type != TOKEN and (kind := find_kind(dtype := get_dtype(shape))) in _WIDE_BYTES
     }
     return max([_WIDE_BYTES[kind] // size for kind, size in widths], default=1)

@@ -1,0 +1,253 @@
+"""Finds the integers that a computation makes of the bits of floats only to order the floats.
+
+XLA writes the total order of floats with integers: it flips all bits of a negative float but the sign, and compares the
+results. Such an integer can be computed from an f64 as well as from the original type, and the comparisons then order
+the f64s. Each integer is followed from the bits of one float on. It must be, for each sign of the float, one of the
+words 0, -1, MAX and MIN, or the float's bits, with its sign or its other bits flipped or replaced by one of 0 and 1.
+
+Two integers may be compared if wide ones give the same answer. So wherever their signs agree, the other bits of both
+must be words, or both must be the float's bits or 0, or both the flipped bits or 1. Nothing else may use the integers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+import numpy as np
+
+from ligerdiag.hlo.module import HloComputation, HloInstruction
+from ligerdiag.hlo.shape import DTYPE_NAMES, TOKEN, is_tuple
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.ops.dtypes import get_dtype
+from ligerdiag.replay.ops.movement import load_constant
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+
+READS_BYTES = ("bitcast", "bitcast-convert")
+"""Opcodes that can read the bytes of a value as another element type."""
+
+type _Form = tuple[bool, bool, bool]
+"""How an integer is made of the float's bits: its sign bit, and each other bit where the float has a 0 and a 1."""
+
+_IEEE = ("f16", "bf16", "f32", "f64")
+_WORD = -1
+_BITWISE: Mapping[str, Callable[[bool, bool], bool]] = {
+    "and": lambda one, two: one and two,
+    "or": lambda one, two: one or two,
+    "xor": lambda one, two: one != two,
+}
+_DIRECTIONS: Mapping[str, Callable[[int, int], bool]] = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
+
+
+@dataclass(frozen=True, slots=True)
+class _Bits:
+    """An integer that depends on the bits of one float."""
+
+    source: int
+    """Id of the instruction that reads the bits of the float; `_WORD` for a constant."""
+    element_type: str
+    """Type of the float; empty for a constant."""
+    forms: tuple[_Form, _Form]
+    """Of a float without the sign bit, and of one with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SignTest:
+    """A boolean that depends on the sign of one float."""
+
+    source: int
+    answers: tuple[bool, bool]
+    """For a float without the sign bit, and for one with it."""
+
+
+def find_order_keys(computation: HloComputation) -> frozenset[int]:
+    """Returns the ids of the integers that are made of the bits of floats, and only compared. Raises NotCoveredError if
+    the computation uses the bits of a float in any other way.
+    """
+    keys: dict[int, _Bits] = {}
+    tests: dict[int, _SignTest] = {}
+    sources: dict[int, HloInstruction] = {}
+    for one in computation.instructions:
+        if reads_bits(one):
+            sources[one.id] = one
+            keys[one.id] = _read_bits(one)
+        elif used := [keys[operand.id] for operand in one.operands if operand.id in keys]:
+            found = _test(one, keys) if one.opcode == "compare" else _follow(one, keys, tests)
+            if found is None:
+                raise refuse(sources[used[0].source])
+            if isinstance(found, _Bits):
+                keys[one.id] = found
+            elif found.source != _WORD:
+                tests[one.id] = found
+    if computation.root.id in keys:
+        raise refuse(sources[keys[computation.root.id].source])
+    return frozenset(keys)
+
+
+def widen_word(word: Array) -> Array:
+    """Returns the constants that take the place of an integer's 0, -1, MAX, MIN, or number of bits less one, where the
+    integer has become one of 64 bits.
+    """
+    wide = np.dtype(f"{word.dtype.kind}8")
+    if word.size and (word == _count_bits(word.dtype) - 1).all():
+        return np.full(word.shape, 63, wide)
+    signed: Any = word.view(f"i{word.dtype.itemsize}")
+    low: Any = np.where(signed & 1, np.int64(np.iinfo(np.int64).max), np.int64(0))
+    return (low | np.where(signed < 0, np.int64(np.iinfo(np.int64).min), np.int64(0))).view(wide)
+
+
+def is_float(shape: ShapeProto) -> bool:
+    """Returns whether the shape is an array of floats or complex numbers."""
+    return not is_tuple(shape) and shape.element_type != TOKEN and find_kind(get_dtype(shape)) in {"f", "c"}
+
+
+def find_kind(dtype: "np.dtype[Any]") -> str:
+    """Returns `f` for a float, `c` for a complex number, and another letter for any other type."""
+    return "f" if dtype.kind == "V" or dtype.name.startswith(("bfloat", "float")) else dtype.kind
+
+
+def reads_bits(one: HloInstruction) -> bool:
+    """Returns whether the instruction reads the bytes of floats as another element type."""
+    if one.opcode not in READS_BYTES:
+        return False
+    read = one.operands[0].shape
+    return is_float(read) and read.element_type != one.shape.element_type
+
+
+def refuse(one: HloInstruction) -> NotCoveredError:
+    """Returns the error for an instruction that reads bytes as another element type, where f64 has no such bytes."""
+    kind = "a bitcast to another element type" if one.opcode == "bitcast" else "a bitcast-convert of floats"
+    return NotCoveredError(f"`{one.name}`: {kind}, in f64")
+
+
+def _read_bits(one: HloInstruction) -> _Bits:
+    element_type = DTYPE_NAMES[one.operands[0].shape.element_type]
+    if element_type not in _IEEE or not keeps_width(one):
+        raise refuse(one)
+    return _Bits(one.id, element_type, ((False, False, True), (True, False, True)))
+
+
+def keeps_width(one: HloInstruction) -> bool:
+    """Returns whether the instruction gives integers that are as long as the elements of its operand."""
+    dtype = get_dtype(one.shape)
+    return dtype.kind in "iu" and dtype.itemsize == get_dtype(one.operands[0].shape).itemsize
+
+
+def _count_bits(dtype: "np.dtype[Any]") -> int:
+    return 8 * dtype.itemsize
+
+
+def _find_constant(one: HloInstruction) -> Array | None:
+    """Returns the one number that all elements of a constant have, as an array of no dimensions; None if there is no
+    such number.
+    """
+    while one.opcode == "broadcast":
+        one = one.operands[0]
+    if one.opcode != "constant" or is_tuple(one.shape):
+        return None
+    value = load_constant(one)
+    assert not isinstance(value, tuple)
+    return value.reshape(-1)[0] if value.size and (value == value.reshape(-1)[0]).all() else None
+
+
+def _find_word(one: HloInstruction) -> _Bits | None:
+    value = _find_constant(one)
+    if value is None:
+        return None
+    word = int(value) & ((1 << _count_bits(value.dtype)) - 1)
+    sign, low = divmod(word, 1 << (_count_bits(value.dtype) - 1))
+    if low not in {0, (1 << (_count_bits(value.dtype) - 1)) - 1}:
+        return None
+    form = (bool(sign), bool(low), bool(low))
+    return _Bits(_WORD, "", (form, form))
+
+
+def _find_bits(one: HloInstruction, keys: Mapping[int, _Bits]) -> _Bits | None:
+    return keys[one.id] if one.id in keys else _find_word(one)
+
+
+def _follow(one: HloInstruction, keys: Mapping[int, _Bits], tests: Mapping[int, _SignTest]) -> _Bits | None:
+    """Returns the integer that an instruction other than a comparison makes of integers that are keys; None if it makes
+    something else.
+    """
+    first = _find_bits(one.operands[0], keys)
+    match one.opcode:
+        case "bitcast" | "bitcast-convert" if first is not None and keeps_width(one):
+            return first
+        case "not" if first is not None:
+            return replace(first, forms=_map(first, first, lambda left, _: not left))
+        case "and" | "or" | "xor":
+            second = _find_bits(one.operands[1], keys)
+            compute = _BITWISE[one.opcode]
+            return None if first is None or second is None else _join(first, second, compute)
+        case "shift-right-arithmetic" if first is not None and get_dtype(one.shape).kind == "i":
+            amount = _find_constant(one.operands[1])
+            if amount is None or int(amount) != _count_bits(amount.dtype) - 1:
+                return None
+            one_sign = [(form[0], form[0], form[0]) for form in first.forms]
+            return replace(first, forms=(one_sign[0], one_sign[1]))
+        case "select":
+            test = tests.get(one.operands[0].id)
+            true, false = _find_bits(one.operands[1], keys), _find_bits(one.operands[2], keys)
+            if test is None or true is None or false is None:
+                return None
+            if not {true.source, false.source} <= {test.source, _WORD}:
+                return None
+            forms = [(true if answer else false).forms[sign] for sign, answer in enumerate(test.answers)]
+            return _Bits(test.source, true.element_type or false.element_type, (forms[0], forms[1]))
+        case _:
+            return None
+
+
+def _map(first: _Bits, second: _Bits, compute: Callable[[bool, bool], bool]) -> tuple[_Form, _Form]:
+    def combine(left: _Form, right: _Form) -> _Form:
+        return compute(left[0], right[0]), compute(left[1], right[1]), compute(left[2], right[2])
+
+    return combine(first.forms[0], second.forms[0]), combine(first.forms[1], second.forms[1])
+
+
+def _join(first: _Bits, second: _Bits, compute: Callable[[bool, bool], bool]) -> _Bits | None:
+    if _WORD not in {first.source, second.source} and first.source != second.source:
+        return None
+    main = second if first.source == _WORD else first
+    return replace(main, forms=_map(first, second, compute))
+
+
+def _test(one: HloInstruction, keys: Mapping[int, _Bits]) -> _SignTest | None:
+    """Returns the comparison's answers by the sign of the float, with `_WORD` as their source if it depends on more;
+    None if wide integers could give other answers.
+    """
+    first, second = _find_bits(one.operands[0], keys), _find_bits(one.operands[1], keys)
+    if first is None or second is None:
+        return None
+    if first.element_type and second.element_type and first.element_type != second.element_type:
+        return None
+    are_one = first.source == second.source or _WORD in {first.source, second.source}
+    pairs = [(0, 0), (1, 1)] if are_one else [(0, 0), (0, 1), (1, 0), (1, 1)]
+    answers: list[bool] = []
+    compare = _DIRECTIONS[one.proto.comparison_direction]
+    is_signed = get_dtype(one.operands[0].shape).kind == "i"
+    for a, b in pairs:
+        left, right = first.forms[a], second.forms[b]
+        found = {compare(order, 0) for order in _list_orders(left, right, is_signed=is_signed)}
+        if len(found) == 1:
+            answers += found
+        elif left[0] != right[0] or left[1] != right[1]:
+            return None
+    if not are_one or len(answers) < len(pairs):
+        return _SignTest(_WORD, (False, False))
+    return _SignTest(second.source if first.source == _WORD else first.source, (answers[0], answers[1]))
+
+
+def _list_orders(left: _Form, right: _Form, *, is_signed: bool) -> tuple[int, ...]:
+    """Returns how two integers may compare: -1 if the left one is smaller, 0 if both are equal, and 1."""
+    if left[0] != right[0]:
+        return (-1 if left[0] == is_signed else 1,)
+    one, two = left[1] == left[2], right[1] == right[2]
+    if one and two:
+        return (left[1] - right[1],)
+    if one:
+        return (0, 1) if left[1] else (-1, 0)
+    if two:
+        return (-1, 0) if right[1] else (0, 1)
+    return (-1, 0, 1)
