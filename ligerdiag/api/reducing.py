@@ -7,8 +7,8 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.ending import Ending, RunEnded, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.reduce.program import Program, compute_size
 from ligerdiag.reduce.reduce_case import CaseReducer, Reduced
+from ligerdiag.reduce.reduced_program import Program, compute_size
 from ligerdiag.replay.replay_service import ReplayOptions
 from ligerdiag.run_options import ReduceOptions
 from ligerdiag.toolchains.gpu_targets import load_target

@@ -112,7 +112,7 @@ def require_fixable(outputs: Outputs) -> None:
 
 def print_fixes(options: CheckOptions, verbosity: Verbosity) -> None:
     """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's."""
-    from ligerdiag.fix.search import FixOptions, find_fixes
+    from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
 
     try:
@@ -129,7 +129,7 @@ def print_fixes(options: CheckOptions, verbosity: Verbosity) -> None:
 def run_fix(line: FixLine) -> None:
     """Searches for cures, prints or writes them, and ends the process with the exit code."""
     _require_libcst()
-    from ligerdiag.fix.search import FixOptions, find_fixes
+    from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
 
     settings = read_settings(line.config, fail_on=None, strict=None)

@@ -2,7 +2,7 @@
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import insert
+from ligerdiag.fix.call_arguments import insert
 from ligerdiag.fix.call_site import TRITON_CALL, CallSite, Project, list_parameters
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import add_keyword, wrap
+from ligerdiag.fix.call_arguments import add_keyword, wrap
 from ligerdiag.fix.call_site import ALIASES, OUTPUT_KEYWORDS, CallSite, Project
-from ligerdiag.fix.declared_writes import Circumstances
+from ligerdiag.fix.declared_aliases import Circumstances
 from ligerdiag.fix.results import NOWHERE, Returned, bind_results
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
 

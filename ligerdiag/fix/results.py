@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import append_element, make_tuple, wrap
+from ligerdiag.fix.call_arguments import append_element, make_tuple, wrap
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 

@@ -1,7 +1,7 @@
 """Prints a program as a case of ligerdiag, the form in which it is judged."""
 
-from ligerdiag.reduce.program import Argument, Program, Variable
 from ligerdiag.reduce.program_text import print_function, print_head
+from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable
 
 CASE_NAME = "reduced"
 
@@ -22,7 +22,7 @@ def print_case(program: Program) -> str:
     )
 
 
-def _print_argument(variable: Variable, argument: Argument) -> str:
+def _print_argument(variable: Variable, argument: ReducedArgument) -> str:
     values, kind = argument.values, variable.type
     draw = (
         f"kind={values.kind!r}, scale={values.scale!r}, low={values.low!r}, high={values.high!r}, seed={values.seed!r}"

@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from ligerdiag.reduce.program import (
-    Argument,
+from ligerdiag.reduce.program_text import count_uses
+from ligerdiag.reduce.reduced_program import (
     ArrayType,
     Body,
     Equation,
     Kind,
     Operand,
     Program,
-    Values,
+    RandomValues,
+    ReducedArgument,
     Variable,
     iterate_equations,
     read_variable,
     substitute,
 )
-from ligerdiag.reduce.program_text import count_uses
 
 
 def keep_outputs(program: Program, kept: Collection[int]) -> Program:
@@ -193,7 +193,7 @@ def _add_arguments(program: Program, added: Collection[Variable]) -> Program:
     return replace(
         program,
         body=replace(body, parameters=(*body.parameters, *renamed.values())),
-        arguments=(*program.arguments, *(Argument(values=Values()) for _ in renamed)),
+        arguments=(*program.arguments, *(ReducedArgument(values=RandomValues()) for _ in renamed)),
     )
 
 

@@ -6,15 +6,15 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ligerdiag.reduce.program import Argument, Program, Variable
 from ligerdiag.reduce.program_text import print_function, print_head
+from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable
 from ligerdiag.reduce.symptom import Symptom, SymptomKind
 
 _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ReductionOrigin:
     """Where a reduced program comes from, for the first lines of its file."""
 
     case: str
@@ -26,7 +26,7 @@ class Origin:
     """The relative error of each output in a replay of the schedule on the CPU; empty if it was not replayed."""
 
 
-def print_file(program: Program, origin: Origin) -> str:
+def print_file(program: Program, origin: ReductionOrigin) -> str:
     """Returns the text of the file."""
     is_sharded = bool(program.mesh)
     extra = ["import jax.numpy as jnp", "import numpy as np"]
@@ -46,7 +46,7 @@ def print_file(program: Program, origin: Origin) -> str:
     )
 
 
-def _describe(origin: Origin) -> str:
+def _describe(origin: ReductionOrigin) -> str:
     said = origin.symptom.describe()
     text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
     text = "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
@@ -74,7 +74,7 @@ def _print_arguments(program: Program) -> Sequence[str]:
     return lines
 
 
-def _draw(variable: Variable, argument: Argument) -> str:
+def _draw(variable: Variable, argument: ReducedArgument) -> str:
     kind, values = variable.type, argument.values
     dtype = "jnp.bool_" if kind.dtype == "bool" else f"jnp.{kind.dtype}"
     if kind.dtype == "bool":
@@ -95,7 +95,7 @@ def _draw(variable: Variable, argument: Argument) -> str:
     return f"np.asarray({draw}, {dtype})"
 
 
-def _print_main(program: Program, origin: Origin) -> Sequence[str]:
+def _print_main(program: Program, origin: ReductionOrigin) -> Sequence[str]:
     donated = tuple(number for number, one in enumerate(program.arguments) if one.donated)
     jit = f"jax.jit({program.name}, keep_unused=True{f', donate_argnums={donated}' if donated else ''})"
     lines = ["def main():"]

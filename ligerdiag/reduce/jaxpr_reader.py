@@ -21,7 +21,7 @@ from ligerdiag.reduce.expressions import (
     write_value_dtype,
 )
 from ligerdiag.reduce.kernel_source import copy_source
-from ligerdiag.reduce.program import ArrayType, Body, Equation, Kind, Operand, Variable
+from ligerdiag.reduce.reduced_program import ArrayType, Body, Equation, Kind, Operand, Variable
 
 _CALLS = {
     "jit": "jaxpr",

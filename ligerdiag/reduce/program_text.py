@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ligerdiag.reduce.program import (
+from ligerdiag.reduce.reduced_program import (
     Body,
     Equation,
     Kind,

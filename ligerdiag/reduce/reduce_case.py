@@ -10,12 +10,12 @@ from ligerdiag.bisect.trials import Outcome, Trial, TrialRunner
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.reduce.delta_debugging import Reduction
 from ligerdiag.reduce.edits import replace_by_argument
-from ligerdiag.reduce.final_text import Origin, print_file
+from ligerdiag.reduce.final_text import ReductionOrigin, print_file
 from ligerdiag.reduce.judge import Judge, is_computed
-from ligerdiag.reduce.program import Kind, Program, Size, compute_size, iterate_equations
 from ligerdiag.reduce.program_text import print_function
-from ligerdiag.reduce.search import Reduction
+from ligerdiag.reduce.reduced_program import Kind, Program, Size, compute_size, iterate_equations
 from ligerdiag.reduce.symptom import Symptom, choose_symptom, list_differences
 from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job, make_trace_job
 from ligerdiag.replay.replay_service import ReplayOptions
@@ -157,7 +157,7 @@ class CaseReducer:
         versions = ", ".join(
             f"{name} {version}" for name, version in toolchain.versions.items() if name in ("jax", "jaxlib", "triton")
         )
-        origin = Origin(
+        origin = ReductionOrigin(
             case=self.case.id,
             target=self.target.name,
             toolchain=toolchain.name,

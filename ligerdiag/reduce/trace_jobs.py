@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ligerdiag.codec import Json, read_record, read_str
 from ligerdiag.model.jobs import CaseSpec, Job, Source, make_job
-from ligerdiag.reduce.program import Program
+from ligerdiag.reduce.reduced_program import Program
 from ligerdiag.toolchains.gpu_targets import Target
 
 TRACE_WORKER = "ligerdiag.reduce.trace_worker"

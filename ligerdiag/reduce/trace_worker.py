@@ -11,7 +11,7 @@ from ligerdiag.codec import Json
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import render_answer
-from ligerdiag.reduce.program import Argument, Program, Values
+from ligerdiag.reduce.reduced_program import Program, RandomValues, ReducedArgument
 from ligerdiag.reduce.trace_jobs import HloTextAnswer, HloTextRequest, TraceAnswer, TraceRequest, parse_reduce_request
 from ligerdiag.workers.loop import Answerer, serve
 
@@ -152,11 +152,11 @@ def _make_names(names: Sequence[str]) -> list[str]:
 _TAKEN = frozenset(("jax", "jnp", "lax", "np", "P", "jt", "tl", "triton", "program", "input", "lambda", "in", "is"))
 
 
-def _describe_argument(arg: Arg) -> Argument:
+def _describe_argument(arg: Arg) -> ReducedArgument:
     draw = arg.draw if isinstance(arg.draw, Draw) else Draw()
-    values = Values(kind=draw.kind, scale=draw.scale, low=draw.low, high=draw.high, seed=draw.seed)
+    values = RandomValues(kind=draw.kind, scale=draw.scale, low=draw.low, high=draw.high, seed=draw.seed)
     partition = repr(arg.partition).replace("'", '"') if any(arg.partition) else ""
-    return Argument(values=values, partition=partition, donated=arg.donate)
+    return ReducedArgument(values=values, partition=partition, donated=arg.donate)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState
 from ligerdiag.replay.estimate import count_allocated_bytes, count_live_bytes, estimate, list_cuts
 from ligerdiag.replay.opaque_calls import OpaqueCalls
+from ligerdiag.replay.opaque_runs.opaque import compute_elements
+from ligerdiag.replay.opaque_runs.opaque_run import count_draws, list_opaque_calls, replay_opaquely
+from ligerdiag.replay.opaque_runs.widening import find_scale
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.replay_service import OVERRUN_FACTOR, SLACK_BYTES
 from ligerdiag.replay.replay_worker import Bounds, compute_available_bytes, refuse
 from ligerdiag.replay.runs.case_run import Programs
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
-from ligerdiag.replay.runs.opaque import compute_elements
-from ligerdiag.replay.runs.opaque_run import count_draws, list_opaque_calls, replay_opaquely
-from ligerdiag.replay.runs.widening import find_scale
 
 _SLOWER = 2.0
 """How many times longer a program takes in f64 than in its own types, mostly f32, by a cautious guess."""

@@ -213,10 +213,10 @@ def _keep_freed_memory() -> None:
 def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequence[Any]]) -> OpaqueReplay:
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.errors import describe_fault
+    from ligerdiag.replay.opaque_runs.opaque_run import replay_opaquely
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_run import load_programs
     from ligerdiag.replay.runs.loop_cuts import cut_named_loops
-    from ligerdiag.replay.runs.opaque_run import replay_opaquely
 
     try:
         programs = load_programs(load_artifact(Path(request.artifact)))

@@ -7,8 +7,8 @@ import pytest
 
 from ligerdiag.api import CheckOptions, check
 from ligerdiag.errors import InputError
+from ligerdiag.fix.cure_search import CURE_NAMES, FixOptions, find_fixes
 from ligerdiag.fix.records import CaseFix, Proof
-from ligerdiag.fix.search import CURE_NAMES, FixOptions, find_fixes
 from ligerdiag.model.findings import Verdict
 
 PROGRAMS = Path(__file__).parent / "programs"

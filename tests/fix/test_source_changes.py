@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.declared_writes import Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.cure_search import Apply, render_diff
+from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import pass_ref, tie_readers
-from ligerdiag.fix.search import Apply, render_diff
 from ligerdiag.fix.source_file import CannotFixError
 from ligerdiag.model.findings import CallPlace, SourceLine
 

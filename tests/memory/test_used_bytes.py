@@ -12,7 +12,7 @@ STEPS = 40
 def add_up(places: list[tuple[int, int, int]], spans: list[tuple[tuple[int, int], ...]]) -> tuple[int, ...]:
     slices = [Slice(allocation=allocation, offset=offset, size=size) for allocation, offset, size in places]
     uses = SimpleNamespace(buffers=SimpleNamespace(slices=slices))
-    walk = live_bytes._Walk(uses)  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+    walk = live_bytes._Walk(uses, ())  # pyright: ignore[reportPrivateUsage, reportArgumentType]
     return walk._add_up(dict(enumerate(spans)), STEPS)  # pyright: ignore[reportPrivateUsage]
 
 

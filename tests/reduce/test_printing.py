@@ -9,8 +9,8 @@ import pytest
 from jax import lax
 
 from ligerdiag.reduce.jaxpr_reader import JaxprReader
-from ligerdiag.reduce.program import Argument, Kind, Program, iterate_equations
 from ligerdiag.reduce.program_text import print_function, print_head
+from ligerdiag.reduce.reduced_program import Kind, Program, ReducedArgument, iterate_equations
 
 
 def read_program(function: Any, *arrays: Any) -> Program:
@@ -21,7 +21,7 @@ def read_program(function: Any, *arrays: Any) -> Program:
     return Program(
         name="program",
         body=body,
-        arguments=(Argument(),) * len(arrays),
+        arguments=(ReducedArgument(),) * len(arrays),
         outputs=tuple(str(number) for number in range(len(body.results))),
         definitions=reader.definitions,
         imports=tuple(reader.imports),

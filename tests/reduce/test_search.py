@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 from jax import lax
 
+from ligerdiag.reduce.delta_debugging import Reduction
 from ligerdiag.reduce.edits import keep_outputs, merge_arguments, peel_output, remove_equations, resize, run_once
-from ligerdiag.reduce.program import Kind, compute_size, iterate_equations
 from ligerdiag.reduce.program_text import print_function
-from ligerdiag.reduce.search import Reduction
+from ligerdiag.reduce.reduced_program import Kind, compute_size, iterate_equations
 from tests.reduce.test_printing import read_program, run_text
 
 

@@ -10,8 +10,8 @@ import pytest
 from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueUse
+from ligerdiag.replay.opaque_runs.opaque import OpaqueRunner, describe_call, is_opaque
 from ligerdiag.replay.ops.scope import NotCoveredError
-from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
 from tests.replay.by_hand import parse
 
 SIZE = 4096

@@ -10,8 +10,8 @@ from ligerdiag.effects.access import Access, CallEffects, OperandUse, WriteCover
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.model.findings import OpaqueReplay, ReplayState
+from ligerdiag.replay.opaque_runs.opaque_run import LEAST, list_opaque_calls, replay_opaquely
 from ligerdiag.replay.runs.case_run import Programs, Signature
-from ligerdiag.replay.runs.opaque_run import LEAST, list_opaque_calls, replay_opaquely
 from tests.replay.by_hand import assign, parse
 from tests.replay.test_float_bits import write_key
 from tests.replay.test_program import parse as parse_program

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ligerdiag.hlo.module import HloModule
+from ligerdiag.replay.opaque_runs.wide_memory import WideScheduleRunner
+from ligerdiag.replay.opaque_runs.widening import find_scale, widen_array, widen_module
 from ligerdiag.replay.ops.scope import NotCoveredError
-from ligerdiag.replay.runs.wide_memory import WideScheduleRunner
-from ligerdiag.replay.runs.widening import find_scale, widen_array, widen_module
 from tests.replay.by_hand import Doubling, assign, parse
 from tests.replay.xla_cpu import evaluate_module, parse_text
 

@@ -179,6 +179,18 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/dumps/test_replay.py::test_an_endless_loop_costs_only_the_numbers",
         "tests/inspection/test_dump_replay.py::test_a_kernel_that_no_worker_could_read_is_not_covered",
     ),
+    "StableHLO is the exception": ("tests/dumps/test_stablehlo.py::test_a_hidden_write_is_found_in_each_form",),
+    "MLIR's parser and XLA run in a compile worker": (
+        "tests/dumps/test_stablehlo.py::test_a_file_that_is_too_large_is_not_read",
+        "tests/dumps/test_stablehlo.py::test_a_module_that_cannot_be_compiled_is_one_error",
+    ),
+    "A crash ends that worker alone": (
+        "tests/dumps/test_stablehlo.py::test_a_broken_file_leaves_the_others_and_a_dump_judged",
+    ),
+    "The file is run on no device": (
+        "tests/dumps/test_stablehlo.py::test_an_unknown_target_leaves_the_outputs_unknown",
+    ),
+    "Give `inspect` StableHLO of strangers": ("tests/dumps/test_stablehlo.py::test_truncated_bytecode_is_one_error",),
     "If a rule, a module or a case file": (
         "tests/api/test_rule_failures.py::test_a_failing_rule_is_unknown_and_the_others_still_count",
         "tests/api/test_rule_failures.py::test_any_other_failure_loses_only_its_module",

@@ -50,11 +50,15 @@ def find_read(traced: Any) -> frozenset[int]:
     """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
     effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
 
-    traced: a `jax.stages.Traced`.
+    traced: a `jax.stages.Traced`. Where a primitive does not fit this JAX, so that JAX itself could drop nothing either, all
+    arrays count as read.
     """
     library: Any = importlib.import_module("jax.interpreters.partial_eval")
     jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
-    _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    try:
+        _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    except TypeError:
+        used = [True] * len(jaxpr.invars)
     constants = len(used) - len(jaxpr.invars)
     return frozenset(number for number, is_used in enumerate(used[constants:]) if is_used)
 

@@ -143,7 +143,7 @@ KEPT = Example(
 
 
 CASE = Case(
-    name="kept",
+    name="kept_unread",
     function=jax.jit(shrink, donate_argnums=0, keep_unused=True),
     args=(Arg(shape=(512, 512)), Arg(shape=(512, 512))),
 )

@@ -76,6 +76,7 @@ def _make_case(form: Callable[..., Any], count: int, shape: tuple[int, ...]) -> 
     state = tuple(Arg(shape=shape, draw=Draw(seed=seed), donate=True) for seed in range(count))
     return Case(
         name="donated",
+        keep_unused=True,
         function=partial(form),
         args=(state, Arg(shape=shape, draw=Draw(seed=9))),
         params=(form.__name__, str(count), str(sum(shape))),

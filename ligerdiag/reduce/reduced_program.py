@@ -115,7 +115,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class RandomValues:
     """How the random values of an argument are drawn: the fields of `model.case.Draw`."""
 
     kind: str = "usual"
@@ -126,10 +126,10 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class ReducedArgument:
     """The facts about one parameter of the program besides its name and type."""
 
-    values: Values = field(default_factory=Values)
+    values: RandomValues = field(default_factory=RandomValues)
     partition: str = ""
     """Its partition over the mesh as Python, such as `(None, "x")`; empty if there is none."""
     donated: bool = False
@@ -141,7 +141,7 @@ class Program:
 
     name: str
     body: Body
-    arguments: tuple[Argument, ...]
+    arguments: tuple[ReducedArgument, ...]
     """One for each parameter of the body."""
     outputs: tuple[str, ...]
     """The name that the original program gives to each result."""

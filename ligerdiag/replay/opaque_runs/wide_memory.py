@@ -19,10 +19,10 @@ from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import TOKEN, ShapeIndex, iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.replay.opaque_runs.widening import find_scale
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.scope import Array, Value
 from ligerdiag.replay.runs.schedule import DeviceMemory, ScheduleRunner
-from ligerdiag.replay.runs.widening import find_scale
 
 
 class WideMemory(DeviceMemory):

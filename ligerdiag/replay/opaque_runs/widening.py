@@ -21,12 +21,10 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import TOKEN, is_tuple, iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
-from ligerdiag.replay.ops.dtypes import get_dtype
-from ligerdiag.replay.ops.movement import parse_literal
-from ligerdiag.replay.ops.scope import Array, NotCoveredError
-from ligerdiag.replay.runs.float_bits import (
+from ligerdiag.replay.opaque_runs.float_bits import (
     READS_BYTES,
     find_kind,
     find_order_keys,
@@ -35,11 +33,13 @@ from ligerdiag.replay.runs.float_bits import (
     refuse,
     widen_word,
 )
+from ligerdiag.replay.ops.dtypes import get_dtype
+from ligerdiag.replay.ops.movement import parse_literal
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
 
 _S64, _U64, _F64, _C128 = 5, 9, 12, 18
 _WIDE_BYTES = {"f": 8, "c": 16}
-_RUNS_SEQUENCE = ("while", "conditional", "call", "async-start")
-"""Opcodes of instructions that run each instruction of a computation on the memory of a device."""
+_RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
 
 def widen_array(array: Array) -> Array:
@@ -65,7 +65,7 @@ def widen_module(module: HloModule) -> HloModule:
 def _list_in_memory(module: HloModule) -> set[int]:
     """Returns the ids of the computations whose values the schedule stores in the memory of a device, one by one."""
     called = {
-        number for one in module.instructions if one.opcode in _RUNS_SEQUENCE for number in one.called_computations
+        number for one in module.instructions if one.opcode in _RUNS_SCHEDULED for number in one.called_computations
     }
     return {one.id for one in module.computations.values() if one.sequence and one.id in called | {module.entry.id}}
 

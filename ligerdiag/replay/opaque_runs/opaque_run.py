@@ -33,6 +33,9 @@ from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.model.findings import FAR, Attribution, OpaqueReplay, OutputNumbers, ReplayState
 from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls
+from ligerdiag.replay.opaque_runs.opaque import OpaqueRunner, describe_call, is_opaque
+from ligerdiag.replay.opaque_runs.wide_memory import WideScheduleRunner
+from ligerdiag.replay.opaque_runs.widening import widen_array, widen_module
 from ligerdiag.replay.ops.dtypes import get_dtype
 from ligerdiag.replay.ops.remembered_products import RememberedProducts
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
@@ -46,10 +49,7 @@ from ligerdiag.replay.runs.case_run import (
 )
 from ligerdiag.replay.runs.kernel_memo import REMEMBERED_PRODUCTS
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
-from ligerdiag.replay.runs.opaque import OpaqueRunner, describe_call, is_opaque
 from ligerdiag.replay.runs.program import run_intended_and_stale
-from ligerdiag.replay.runs.wide_memory import WideScheduleRunner
-from ligerdiag.replay.runs.widening import widen_array, widen_module
 
 LEAST = 1e-10
 """The least tolerance of an output of floats: rounding errors in f64 stay far below it."""

@@ -28,7 +28,7 @@ type Texts = Mapping[Path, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class CureTrial:
     """The result of one changed program on all targets."""
 
     proof: Proof
@@ -61,7 +61,7 @@ class Trials:
         self._options, self._report_progress = options, report_progress
         self._cache = Cache(options.cache_directory)
 
-    def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[Judgement]:
+    def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[CureTrial]:
         """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
         no defined one in the unchanged case; such outputs are not compared.
         """
@@ -156,9 +156,9 @@ class Trials:
 
     def _conclude(
         self, reports: tuple[CaseReport, ...] | str, meaning: MeaningAnswer | None, undefined: Sequence[str]
-    ) -> Judgement:
+    ) -> CureTrial:
         if isinstance(reports, str):
-            return Judgement(proof=Proof.REFUTED, reason=reports, costs={})
+            return CureTrial(proof=Proof.REFUTED, reason=reports, costs={})
         fault = self._find_fault(reports)
         costs = {
             after.target: cost
@@ -187,7 +187,7 @@ class Trials:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
-        return Judgement(
+        return CureTrial(
             proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
         )
 

@@ -15,11 +15,11 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.declared_writes import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.cure_trials import Texts, Trials, list_hazards, require_complete
+from ligerdiag.fix.declared_aliases import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.records import Attempt, CaseFix, Proof
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.trials import Texts, Trials, list_hazards, require_complete
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.memory import SMALLEST_BYTES

@@ -17,7 +17,7 @@ from ligerdiag.reduce.edits import (
     resize,
     run_once,
 )
-from ligerdiag.reduce.program import Kind, Program, Size, compute_size, iterate_equations
+from ligerdiag.reduce.reduced_program import Kind, Program, Size, compute_size, iterate_equations
 
 _LEAST_SIZE = 2
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from ligerdiag.fix.arguments import (
+from ligerdiag.fix.call_arguments import (
     add_keyword,
     append_element,
     find_keyword_place,

@@ -1,0 +1,1 @@
+"""Replays with opaque functions in place of custom calls, in f64."""
