@@ -88,6 +88,16 @@ def _loss_of_scan(x: Any) -> Any:
     return jax.lax.scan(step, x, None, length=3)[0].sum()
 
 
+def _loss_of_square(x: Any) -> Any:
+    """Each iteration saves the operand of a square, which the kernel overwrites before the loop stacks it."""
+
+    def step(carry: Any, _: None) -> Any:
+        value = carry * 0.1
+        return value * value + sum_and_overwrite(value).sum(), None
+
+    return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+
 def _loss_of_cosine(x: Any) -> Any:
     """The derivative of sin is a cosine, which the forward pass computes before the kernel overwrites its operand."""
     value = x * 3
@@ -106,9 +116,9 @@ def _sum_with_own_rule(x: Any) -> Any:
 
 _sum_with_own_rule.defvjp(lambda x: (_sum_with_own_rule(x), x), lambda x, gradient: (x * gradient.sum(),))
 
-recomputed, saved, scanned, cosine, own_rule = (
+recomputed, saved, scanned, stacked, cosine, own_rule = (
     jax.value_and_grad(one)
-    for one in (_loss_of_recomputed, _loss_of_saved, _loss_of_scan, _loss_of_cosine, _loss_of_own_rule)
+    for one in (_loss_of_recomputed, _loss_of_saved, _loss_of_scan, _loss_of_square, _loss_of_cosine, _loss_of_own_rule)
 )
 """Functions that return a loss and its gradient."""
 

@@ -26,6 +26,7 @@ from tests.api.stablehlo_programs import (
     recomputed,
     saved,
     scanned,
+    stacked,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,7 @@ def test_a_lowered_program_gets_the_verdicts_of_its_function(shared_cache: Path)
         (recomputed, "clobbered", "unknown"),
         (saved, "fresh", "unknown"),
         (scanned, "unknown", "unknown"),
+        (stacked, "clobbered", "unknown"),
         (cosine, "fresh", "fresh"),
         (own_rule, "stale", "stale"),
     ],

@@ -8,9 +8,9 @@ one itself, such as `x + 0`, leaves no trace: that is a limit, and has no mark.
 A program that came as StableHLO has tags and nothing is folded, but JAX traced it elsewhere: it lacks the snapshots that
 say which version a derivative means (see `compile.lowering.intent`). DERIVATIVE, RECOMPUTED and NO_NAMES apply to it.
 
-`AmbiguityMarker` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
-DERIVATIVE it finds the operations that need the value from before the write. Autodiff saves values of the forward pass
-(residuals) and reads them later, in operations named `transpose(…)` that carry the source line of their forward
+`AmbiguityMarker` finds DERIVATIVE, NO_NAMES, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its
+order. For DERIVATIVE it finds the operations that need the value from before the write. Autodiff saves values of the
+forward pass (residuals) and reads them later, in operations named `transpose(…)` that carry the source line of their forward
 operation. If that operation ran before the kernel (it defines the overwritten value, or reads it earlier), the
 derivative needs the value as it was then. An operation of a custom_vjp's own backward rule is also named
 `transpose(…)`, but has the source line of the custom function's call: it reads values in program order, as its author
@@ -377,8 +377,8 @@ class AmbiguityMarker:
         return is_derivative(reader) and (not location or location in lines.locations or not lines.is_complete)
 
     def _is_outside_of_forward_pass(self, reader: HloInstruction) -> bool:
-        """Returns whether a reader of a residual is none of the forward pass's own operations. If MLIR folded nothing, such
-        a reader is an operation of a derivative, or of a loop or branch that returns the residual.
+        """Returns whether a reader of a residual lies outside of the forward pass. If MLIR folded nothing, such a reader is
+        an operation of a derivative, or the end of a loop's body or of a branch that returns the residual.
         """
         if self.canonicalized:
             return not is_differentiated(reader)
