@@ -142,6 +142,7 @@ def compute_context(
     traced_calls: tuple[TracedKernel, ...],
     retagged: Retagged | None = None,
     canonicalized: bool = False,
+    has_snapshots: bool = True,
     tag_trust: TagTrust | None = None,
     thunks: ThunkSequence | None = None,
     command_order: CommandOrder = CommandOrder.SCHEDULE,
@@ -153,8 +154,9 @@ def compute_context(
     program: the module as written. effects_of: returns the effects of a custom call's kernel. output_names: name of
     each leaf of the program's result. traced_calls: the kernel calls of the traced jaxpr. retagged: both modules with
     tags (the numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not
-    tag them. canonicalized: whether MLIR's canonicalizer has changed `program`. tag_trust: how far to trust the tags of
-    an optimized module that ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks,
+    tag them. canonicalized: whether MLIR's canonicalizer has changed `program`. has_snapshots: whether snapshots in
+    `program` show which version a derivative means (see `Evaluator`). tag_trust: how far to trust the tags of an optimized
+    module that ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks,
     command_order: the steps that XLA's runtime executes, and the order that it keeps within a command buffer (see
     `races`). is_assigned: whether `buffers` is XLA's own assignment. crossed_operands: operand numbers, or ANY_OPERAND
     for all. JAX changed the author's order of operations around a write to an operand with such a number, but it is not
@@ -179,7 +181,14 @@ def compute_context(
     fusions = FusionSummaries(optimized, Places(buffers, positions))
     carried = compute_carried(optimized, carriers, candidates, space)
     arguments = program, optimized, fusions, writes, space, carriers, effects_of, matching
-    evaluator = Evaluator(*arguments, retagged, canonicalized, concurrency.races, carried)
+    evaluator = Evaluator(
+        *arguments,
+        retagged,
+        canonicalized,
+        concurrency.races,
+        carried,
+        has_snapshots=has_snapshots and not canonicalized,
+    )
     intended, actual = Intended((), {}), Actual((), {}, (), {})
     if writes:
         intended = evaluator.run_intended()

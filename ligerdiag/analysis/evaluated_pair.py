@@ -131,6 +131,10 @@ class Evaluator:
     """Maps the id of an optimized call to the ORIG labels (dependences on contents from before a write) that each
     operand cannot have, operand by operand (see `find_unrelated`).
     """
+    has_snapshots: bool = True
+    """Whether snapshots in the program show which version of a value autodiff means to read (see
+    `compile.lowering.intent`). A canonicalized program has none, nor has one that JAX lowered before ligerdiag got it.
+    """
     direct: bool = False
     """Whether the dependence set of a value describes only the value's own bytes, and not the values from which they
     were computed (see `labels.transfer_call`).
@@ -211,7 +215,12 @@ class Evaluator:
         """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
-            *arguments, marked=marked, canonicalized=self.canonicalized, records=marked is None, direct=self.direct
+            *arguments,
+            marked=marked,
+            canonicalized=self.canonicalized,
+            has_snapshots=self.has_snapshots,
+            records=marked is None,
+            direct=self.direct,
         )
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
@@ -223,7 +232,12 @@ class Evaluator:
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         marked = dict.fromkeys(paths, mark)
         run = compute_intended(
-            *arguments, marked=marked, canonicalized=self.canonicalized, records=False, undecided=mark
+            *arguments,
+            marked=marked,
+            canonicalized=self.canonicalized,
+            has_snapshots=self.has_snapshots,
+            records=False,
+            undecided=mark,
         )
         return tuple([bool(labels & mark) for labels in run.outputs])
 

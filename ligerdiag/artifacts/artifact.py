@@ -200,6 +200,10 @@ class Provenance:
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""
     """JAX's own warning about donations that it cannot use; empty if JAX did not warn."""
+    has_snapshots: bool = True
+    """Whether ligerdiag traced the program, so that its snapshots show which version of a value autodiff means (see
+    `compile.lowering.intent`). False for a program that came as StableHLO.
+    """
     tuning: Tuning | None = None
     """The choices of XLA's autotuner that come from a file; None if the program was compiled without such a file."""
 

@@ -436,6 +436,7 @@ def _compute_context(
         retagged=retagged,
         tag_trust=tag_trust,
         canonicalized=not compilation.as_written or retagged is not None,  # without tags the snapshots have no place
+        has_snapshots=compilation.has_snapshots,
         thunks=compilation.thunks,
         command_order=compilation.command_order or CommandOrder.SCHEDULE,
         is_assigned=compilation.buffers is not None,
@@ -485,6 +486,7 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         command_order=_find_command_order(artifact.provenance),
         is_foreign=is_foreign,
         is_described=artifact.provenance.is_described,
+        has_snapshots=artifact.provenance.has_snapshots,
         crossed_operands=artifact.provenance.crossed_operands or (),
         lowered=None if artifact.as_lowered is None else load_hlo(artifact.as_lowered)[0],
         moved_refs=artifact.provenance.moved_refs,

@@ -36,6 +36,10 @@ class Compilation:
     """The unoptimized module; None where there is none."""
     as_written: bool
     """Whether `program` is the module before MLIR folded anything, which only ligerdiag's own artifacts have."""
+    has_snapshots: bool = True
+    """Whether snapshots in `program` show which version of a value autodiff means to read; false if JAX lowered the
+    program before ligerdiag got it. Without meaning unless `as_written`.
+    """
     optimized: HloModule
     buffers: BufferAssignment | None
     """XLA's buffer assignment. If None, shared storage is derived from XLA's rules, and the coverage says so."""

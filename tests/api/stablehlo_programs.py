@@ -10,6 +10,7 @@ from ligerdiag.compile.lowering.jax_versions import assume_gpu
 from tests.device import opcheck_kernels as kernels
 
 X, W = jax.ShapeDtypeStruct((16, 8), jnp.float32), jax.ShapeDtypeStruct((8, 16), jnp.float32)
+V = jax.ShapeDtypeStruct((256,), jnp.float32)
 
 ADD = """module @add {
   func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
@@ -45,6 +46,81 @@ def declared(x: Any, w: Any) -> Any:
 
 def double(x: Any) -> Any:
     return x * 2
+
+
+@jax.custom_vjp
+def sum_and_overwrite(x: Any) -> Any:
+    """Returns what a kernel sums that doubles its operand behind XLA's back; its gradient reads no operand."""
+    return kernels.call(kernels.double_in_place, x)
+
+
+def _sum_and_overwrite_forward(x: Any) -> Any:
+    return sum_and_overwrite(x), None
+
+
+def _sum_and_overwrite_backward(_: None, gradient: Any) -> Any:
+    return (jnp.full(V.shape, 1.0) * gradient.sum(),)
+
+
+sum_and_overwrite.defvjp(_sum_and_overwrite_forward, _sum_and_overwrite_backward)
+
+
+def _loss_of_recomputed(x: Any) -> Any:
+    """The backward pass recomputes exp and sin from a value that `jax.checkpoint` saved before the kernel overwrote it."""
+    value = x * 3
+    result = jax.checkpoint(lambda value: jnp.sin(jnp.exp(value)))(value)
+    return result.sum() + sum_and_overwrite(value).sum()
+
+
+def _loss_of_saved(x: Any) -> Any:
+    """The derivative of exp is its result, which autodiff saves before the kernel overwrites it."""
+    value = jnp.exp(x)
+    return (value * 2).sum() + sum_and_overwrite(value).sum()
+
+
+def _loss_of_scan(x: Any) -> Any:
+    """Each iteration saves the result of exp, and stacks it after the kernel has overwritten it."""
+
+    def step(carry: Any, _: None) -> Any:
+        value = jnp.exp(carry * 0.1)
+        return value + sum_and_overwrite(value).sum(), None
+
+    return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+
+def _loss_of_square(x: Any) -> Any:
+    """Each iteration saves the operand of a square, which the kernel overwrites before the loop stacks it."""
+
+    def step(carry: Any, _: None) -> Any:
+        value = carry * 0.1
+        return value * value + sum_and_overwrite(value).sum(), None
+
+    return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+
+def _loss_of_cosine(x: Any) -> Any:
+    """The derivative of sin is a cosine, which the forward pass computes before the kernel overwrites its operand."""
+    value = x * 3
+    return jnp.sin(value).sum() + sum_and_overwrite(value).sum()
+
+
+def _loss_of_own_rule(x: Any) -> Any:
+    """The author's own backward rule reads the overwritten value."""
+    return _sum_with_own_rule(x * 3).sum()
+
+
+@jax.custom_vjp
+def _sum_with_own_rule(x: Any) -> Any:
+    return kernels.call(kernels.double_in_place, x)
+
+
+_sum_with_own_rule.defvjp(lambda x: (_sum_with_own_rule(x), x), lambda x, gradient: (x * gradient.sum(),))
+
+recomputed, saved, scanned, stacked, cosine, own_rule = (
+    jax.value_and_grad(one)
+    for one in (_loss_of_recomputed, _loss_of_saved, _loss_of_scan, _loss_of_square, _loss_of_cosine, _loss_of_own_rule)
+)
+"""Functions that return a loss and its gradient."""
 
 
 def lower(function: Any, *args: Any, platforms: tuple[str, ...] = ("cuda",), **keywords: Any) -> Any:

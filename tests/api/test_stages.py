@@ -13,7 +13,21 @@ import pytest
 import ligerdiag
 from ligerdiag.errors import InputError
 from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
-from tests.api.stablehlo_programs import W, X, declared, double, hidden, lower
+from tests.api.stablehlo_programs import (
+    V,
+    W,
+    X,
+    cosine,
+    declared,
+    double,
+    hidden,
+    lower,
+    own_rule,
+    recomputed,
+    saved,
+    scanned,
+    stacked,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +44,29 @@ def test_a_lowered_program_gets_the_verdicts_of_its_function(shared_cache: Path)
     assert (report.replay.state.value, report.disagreements) == ("done", ())
     assert {"LD001", "LD006"} <= {finding.rule for finding in report.findings}
     assert report.coverage.tags_found > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "meant", "found"),
+    [
+        (recomputed, "clobbered", "unknown"),
+        (saved, "fresh", "unknown"),
+        (scanned, "unknown", "unknown"),
+        (stacked, "clobbered", "unknown"),
+        (cosine, "fresh", "fresh"),
+        (own_rule, "stale", "stale"),
+    ],
+)
+def test_a_derivative_that_may_read_what_autodiff_saved_is_unknown_in_a_lowered_program(
+    function: Any, meant: str, found: str, shared_cache: Path
+) -> None:
+    itself = ligerdiag.check(function, V, cache_directory=shared_cache, replay=False)
+    report = ligerdiag.check(lower(function, V), cache_directory=shared_cache, replay=False)
+    assert (itself.outputs["1"].value, report.outputs["1"].value) == (meant, found)
+    assert report.outputs["0"] is itself.outputs["0"]
+    reasons = [line for line in report.coverage.not_covered if "from before or from after `double_in_place`" in line]
+    assert bool(reasons) == (found == "unknown")
+    assert not any("ligerdiag_barrier" in line for line in report.coverage.not_covered)
 
 
 def test_a_lowered_program_that_declares_its_write_is_fresh_on_each_target(shared_cache: Path) -> None:

@@ -19,7 +19,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Status
 from ligerdiag.untrusted_files import MAXIMUM_STABLEHLO_BYTES
-from tests.api.stablehlo_programs import ADD, CALL, W, X, declared, hidden, lower, render_bytecode
+from tests.api.stablehlo_programs import ADD, CALL, V, W, X, declared, hidden, lower, recomputed, render_bytecode
 from tests.dumps.conftest import Inspect, outputs
 from tools.json_schema import load_schema
 
@@ -81,6 +81,22 @@ def test_a_serialized_export_is_judged_as_check_judges_it(save: Save, inspect: I
     assert list(report.cases[0].outputs) == ["back", "sums"]
     cut = save("cut.bin", path.read_bytes()[:3000])
     assert "`cut.bin`: no program that `jax.export` can read" in find_error(inspect(cut))
+
+
+@pytest.mark.parametrize(
+    ("has_locations", "reason"),
+    [
+        (True, "from before or from after `double_in_place` overwrites it"),
+        (False, "which has no name, is a derivative that reads"),
+    ],
+)
+def test_a_derivative_that_may_read_what_autodiff_saved_is_unknown(
+    has_locations: bool, reason: str, save: Save, inspect: Inspect
+) -> None:
+    report = inspect(save("step.mlir", lower(recomputed, V).as_text(debug_info=has_locations)))
+    (case,) = report.cases
+    assert (case.status, outputs(report)) == (Status.INCONCLUSIVE, ["fresh", "unknown"])
+    assert any(reason in line for line in case.coverage.not_covered), case.coverage
 
 
 def test_a_declared_write_is_fresh_on_each_target(save: Save, inspect: Inspect) -> None:

@@ -5,9 +5,12 @@ a mark (an extra bit in dependence sets) on the values that depend on something 
 outputs with such a mark unknown. `Reason` lists the kinds of ambiguities. A value that MLIR folded into the overwritten
 one itself, such as `x + 0`, leaves no trace: that is a limit, and has no mark.
 
-`AmbiguityMarker` finds DERIVATIVE, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its order. For
-DERIVATIVE it finds the operations that need the value from before the write. Autodiff saves values of the forward pass
-(residuals) and reads them later, in operations named `transpose(…)` that carry the source line of their forward
+A program that came as StableHLO has tags and nothing is folded, but JAX traced it elsewhere: it lacks the snapshots that
+say which version a derivative means (see `compile.lowering.intent`). DERIVATIVE, RECOMPUTED and NO_NAMES apply to it.
+
+`AmbiguityMarker` finds DERIVATIVE, NO_NAMES, OTHER_FORM, CONSTANT and RECOMPUTED while the program is evaluated in its
+order. For DERIVATIVE it finds the operations that need the value from before the write. Autodiff saves values of the
+forward pass (residuals) and reads them later, in operations named `transpose(…)` that carry the source line of their forward
 operation. If that operation ran before the kernel (it defines the overwritten value, or reads it earlier), the
 derivative needs the value as it was then. An operation of a custom_vjp's own backward rule is also named
 `transpose(…)`, but has the source line of the custom function's call: it reads values in program order, as its author
@@ -20,7 +23,7 @@ from enum import StrEnum
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.hlo.module import HloInstruction, HloModule, is_added_barrier
+from ligerdiag.hlo.module import HloInstruction, HloModule, is_added_barrier, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import is_tuple
 
@@ -79,6 +82,10 @@ class Reason(StrEnum):
     """An instruction of the optimized module without a name, or with a name that cannot be trusted (see `tag_trust`),
     may hold the value from before the write, and the output is wrong if it does.
     """
+    NO_NAMES = "no names"
+    """JAX lowered the program before ligerdiag got it, and its operations have no names: any operation that reads the
+    overwritten value may be a derivative, and mean the value from before the write.
+    """
     RECOMPUTED = "recomputed"
     """`jax.checkpoint` recomputes the overwritten value for the backward pass without calling a kernel. Either the
     author means the kernel's write there, and JAX has dropped a call because nothing needs its outputs; or the call is
@@ -104,9 +111,9 @@ class Ambiguity:
     """Index of the hidden write."""
     reason: Reason
     instruction: int
-    """Id of an instruction, depending on `reason`: the reader in the unoptimized module (DERIVATIVE, OTHER_FORM), the
-    recomputed operation there (RECOMPUTED), or the instruction in the optimized module whose match is uncertain
-    (AMBIGUOUS, UNSURE, UNIDENTIFIED). 0 for any other reason, or if no single instruction is known.
+    """Id of an instruction, depending on `reason`: the reader in the unoptimized module (DERIVATIVE, NO_NAMES,
+    OTHER_FORM), the recomputed operation there (RECOMPUTED), or the instruction in the optimized module whose match is
+    uncertain (AMBIGUOUS, UNSURE, UNIDENTIFIED). 0 for any other reason, or if no single instruction is known.
     """
 
 
@@ -155,7 +162,7 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
         for frame in reversed(write.frames):
             users = frame.computation.users[value.id]
             tag = module.find_tag_path(frame.instruction)[-1:]
-            forward += [_skip_barrier(value), *[u for u in users if module.find_tag_path(u)[-1:] < tag]]
+            forward += [skip_barrier(value), *[u for u in users if module.find_tag_path(u)[-1:] < tag]]
             if value.opcode != "parameter" or len(write.frames) == 1:
                 break
             outer = write.frames[write.frames.index(frame) - 1].instruction
@@ -175,7 +182,7 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
     return found
 
 
-def _skip_barrier(value: HloInstruction) -> HloInstruction:
+def skip_barrier(value: HloInstruction) -> HloInstruction:
     """Returns the value without the optimization barriers around it that ligerdiag added when it translated the program
     as written.
     """
@@ -196,6 +203,17 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
 def is_differentiated(instruction: HloInstruction) -> bool:
     """Returns whether the operation's name says that it belongs to a forward pass that autodiff has traced."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
+
+
+def has_names(module: HloModule) -> bool:
+    """Returns whether any operation has a name of JAX's, apart from ligerdiag's tags. StableHLO as text has no names if it
+    was printed without locations.
+    """
+    return any(
+        strip_tags(one.op_name).strip("/") and not is_added_barrier(one)
+        for one in module.instructions
+        if one.opcode != "parameter"
+    )
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
@@ -244,8 +262,9 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 
 @dataclass(slots=True, eq=False)
 class AmbiguityMarker:
-    """Finds the ambiguities of a program that MLIR's canonicalizer changed, and makes a mark (an extra bit in
-    dependence sets) for each. The evaluation of the program reports every result and every hidden write to it.
+    """Finds the ambiguities of a program without snapshots, which MLIR's canonicalizer may have changed, and makes a mark
+    (an extra bit in dependence sets) for each. The evaluation of the program reports every result and every hidden
+    write to it.
     """
 
     module: HloModule
@@ -254,6 +273,10 @@ class AmbiguityMarker:
     """Maps the index of a hidden write to the source lines of the operations that may have saved the overwritten value
     as a residual.
     """
+    canonicalized: bool = True
+    """Whether MLIR's canonicalizer has changed the program, so that a reader may mean a value that MLIR folded."""
+    has_names: bool = True
+    """Whether the operations have names (see `has_names`)."""
     recomputed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """Maps the id of an operation that recomputes an overwritten value to the indices of the value's hidden writes (see
     `find_recomputed`).
@@ -321,6 +344,9 @@ class AmbiguityMarker:
                 continue  # made after the write: the module says from which values
             if other != storage:
                 labels |= self.space.mark(Ambiguity(write, Reason.OTHER_FORM, reader.id))
+            elif not self.has_names:
+                if reader is not self.module.entry.root:
+                    labels |= self.space.mark(Ambiguity(write, Reason.NO_NAMES, reader.id))
             elif self._may_want_original(reader, self.lines[write]):
                 labels |= self.space.mark(Ambiguity(write, Reason.DERIVATIVE, reader.id))
         return labels
@@ -345,7 +371,31 @@ class AmbiguityMarker:
 
         lines: the source lines of the operations that may have saved the value.
         """
-        if lines.may_save and not is_differentiated(reader):
+        if lines.may_save and (self._is_saved(reader) or self._is_outside_of_forward_pass(reader)):
             return True
         location = find_file_location(self.module, reader)
         return is_derivative(reader) and (not location or location in lines.locations or not lines.is_complete)
+
+    def _is_outside_of_forward_pass(self, reader: HloInstruction) -> bool:
+        """Returns whether a reader of a residual lies outside of the forward pass. If MLIR folded nothing, such a reader is
+        an operation of a derivative, or the end of a loop's body or of a branch that returns the residual.
+        """
+        if self.canonicalized:
+            return not is_differentiated(reader)
+        if not reader.op_name or reader.opcode == "tuple":
+            return reader is not self.module.entry.root
+        return is_derivative(reader) or _AGAIN in reader.op_name
+
+    def _is_saved(self, reader: HloInstruction) -> bool:
+        """Returns whether the reader puts the value into a stack, as a loop of the forward pass does at its end with a
+        residual that autodiff saved earlier.
+        """
+        computation = next((one for one in self.module.computations.values() if reader.id in one.users), None)
+        found, left = False, [reader] if computation is not None else []
+        while left and computation is not None:
+            one = left.pop()
+            if one.opcode == "dynamic-update-slice":
+                found = True
+            elif one.opcode in FORMS or is_added_barrier(one):
+                left.extend(computation.users[one.id])
+        return found

@@ -43,6 +43,7 @@ from ligerdiag.analysis.evaluation.ambiguities import (
     compute_residual_lines,
     find_file_location,
     find_recomputed,
+    has_names,
     is_derivative,
     list_leaves,
 )
@@ -147,6 +148,7 @@ def compute_intended(
     *,
     marked: Mapping[TagPath, Labels] | None = None,
     canonicalized: bool = False,
+    has_snapshots: bool = True,
     records: bool = True,
     undecided: Labels = 0,
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
@@ -155,7 +157,8 @@ def compute_intended(
     """Evaluates the unoptimized module in program order; returns the dependence sets of its values.
 
     marked: maps the tag path of an operation to marks, extra bits that the set of its result gets. canonicalized:
-    whether MLIR's canonicalizer has changed the module. records: whether to return `tagged` too; otherwise only the
+    whether MLIR's canonicalizer has changed the module. has_snapshots: whether snapshots show which version of a value
+    autodiff means to read; a canonicalized module has none. records: whether to return `tagged` too; otherwise only the
     outputs count. undecided: marks that end at a decision (see `labels.decides`), and at a choice between alternatives
     unless every alternative has them. rows: maps the index of a hidden write to the rows of the array that it
     overwrites; a write without an entry overwrites all rows. direct: whether a set describes only the bytes of a value
@@ -172,6 +175,7 @@ def compute_intended(
             marked or {},
             canonicalized,
             to_constants,
+            has_snapshots=has_snapshots and not canonicalized,
             records=records,
             undecided=undecided,
             rows=rows,
@@ -195,6 +199,7 @@ class _Evaluation:
     canonicalized: bool
     to_constants: frozenset[int]
     """Indices of the hidden writes that overwrite a value computed from constants alone."""
+    has_snapshots: bool = True
     records: bool = True
     undecided: Labels = 0
     rows: Mapping[int, ArrayRegion] = MappingProxyType({})
@@ -240,8 +245,15 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self._carrying = frozenset([number for _, number in self.carriers.instructions])
         self._overwriting = frozenset([write.tag_path for write in self.writes])
-        recomputed = find_recomputed(self.module, self.writes if self.canonicalized else ())
-        self.ambiguities = AmbiguityMarker(self.module, self.space, compute_residual_lines(self.writes), recomputed)
+        recomputed = find_recomputed(self.module, () if self.has_snapshots else self.writes)
+        self.ambiguities = AmbiguityMarker(
+            self.module,
+            self.space,
+            compute_residual_lines(self.writes),
+            self.canonicalized,
+            self.canonicalized or self.has_snapshots or has_names(self.module),
+            recomputed,
+        )
         for write in self.writes:
             key = (write.tag_path, write.call.id)
             self._by_call[key] = (*self._by_call.get(key, ()), write)
@@ -324,7 +336,7 @@ class _Evaluation:
         if opcode == "custom-call":
             labels = self._call_kernel(instruction, operands, path, ambiguous)
         elif (
-            self.canonicalized
+            not self.has_snapshots
             and self._before
             and not self._before.keys().isdisjoint(operands)
             and is_derivative(instruction)
@@ -420,7 +432,7 @@ class _Evaluation:
                 self._declared.append((write.output, written))
             for index in list_leaves(written):
                 self._before[index] = (write.index, self._storage[index])
-                if self.canonicalized:
+                if not self.has_snapshots:
                     self.ambiguities.overwrite(write.index, index, len(self._storage))
                 pieces, rows = self._pieces.pop(index, None), self.rows.get(write.index)
                 if rows is None:
@@ -469,11 +481,11 @@ class _Evaluation:
             known[index] = upstream
 
     def _read_before_write(self, reader: HloInstruction, operands: list[StoredValue]) -> list[Labels]:
-        """Returns the dependence set of each operand. In a canonicalized program, an operation that autodiff derived
+        """Returns the dependence set of each operand. In a program without snapshots, an operation that autodiff derived
         from an operation before a write gets the operand's set from before this write.
         """
         sets = [self._union(value) for value in operands]
-        if self.canonicalized and self._before and is_derivative(reader):
+        if not self.has_snapshots and self._before and is_derivative(reader):
             location = find_file_location(self.module, reader)
             for number, value in enumerate(operands):
                 if isinstance(value, int) and value in self._before:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
-from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguity, Reason, skip_barrier
 from ligerdiag.analysis.explain.sharing_sentences import describe_pair
 from ligerdiag.analysis.value_flow import ValueFlow, name_written
 from ligerdiag.analysis.verdict.blame import ReadFinding
@@ -75,12 +75,15 @@ _OF_OPTIMIZED = frozenset({Reason.AMBIGUOUS, Reason.UNSURE, Reason.UNIDENTIFIED,
 def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruction | None, names: list[str]) -> str:
     write = pair.writes[ambiguity.write]
     reader = f"`%{instruction.name}`" if instruction is not None else "an instruction"
-    value = write.call.operands[write.operand].name
+    value = skip_barrier(write.call.operands[write.operand]).name
     listed = ", ".join(f"`{name}`" for name in names)
     match ambiguity.reason:
         case Reason.DERIVATIVE:
             when = f"from before or from after `{write.kernel}` overwrites it"
             why = f"whether {reader} should read `%{value}` {when}"
+        case Reason.NO_NAMES:
+            unnamed = f"{reader}, which has no name, is a derivative that reads `%{value}`"
+            why = f"whether {unnamed} from before `{write.kernel}` overwrites it (save the text with `debug_info=True`)"
         case Reason.OTHER_FORM:
             form = f"a reshape or cast of `%{value}` from before `{write.kernel}` overwrites it"
             why = f"whether {reader} should read {form}, or from after that"

@@ -62,7 +62,12 @@ class AmbiguitySearch:
     def find(self) -> Ambiguities:
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
-            found[name] |= {key for key in self.evaluator.space.marks_in(labels) if isinstance(key, Ambiguity)}
+            wrong = {one.write for one in self.outputs[name].causes if one.verdict.is_wrong}
+            found[name] |= {
+                key
+                for key in self.evaluator.space.marks_in(labels)
+                if isinstance(key, Ambiguity) and (key.reason is not Reason.NO_NAMES or key.write not in wrong)
+            }
         retagged = self.evaluator.retagged
         unclear = {} if retagged is None else self._find_unclear(retagged, self._find_open())
         for name, ambiguities in (*unclear.items(), *self._find_untraced()):

@@ -226,7 +226,8 @@ def _split(question: _Question, others: int) -> tuple[_Question, ...]:
 def _evaluate(evaluator: Evaluator, questions: list[_Question], outputs: int) -> list[set[int]]:
     """Returns, for each output, the numbers of the questions whose two marks both reach the output."""
     found: list[set[int]] = [set() for _ in range(outputs)]
-    plain = replace(evaluator, canonicalized=False)  # ambiguities add marks of their own and change none of these
+    # ambiguities add marks of their own and change none of these
+    plain = replace(evaluator, canonicalized=False, has_snapshots=True)
     for first in range(0, len(questions), MARKS):
         some = questions[first : first + MARKS]
         space = evaluator.space.without_marks()

@@ -3,7 +3,8 @@
 JAX lowers a frame, a function with the same arguments and results that computes nothing; then the operations of the
 module replace those of the frame. So JAX gives the frame devices, shardings and options of the compile, and XLA gets the
 module as it was written, with its attributes, donations and meshes. The module is the program as written: a kernel call
-that JAX dropped before it printed the module is in no report.
+that JAX dropped before it printed the module is in no report. The module does not show which version of an overwritten
+value a derivative means; `analysis.evaluation.ambiguities` finds the outputs that are unknown for this reason.
 """
 
 import re

@@ -115,6 +115,8 @@ class LoweredCase:
     """Whether the program takes each array of the case's arguments as an argument of its own."""
     donation_warning: str = ""
     """JAX's warning about donations that it cannot use; empty if JAX did not warn."""
+    has_snapshots: bool = True
+    """Whether ligerdiag traced the program; false if it came as StableHLO. See `Provenance.has_snapshots`."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
     of the kernel call. A number applies to every kernel call of the program; see `TracedOrder`.
@@ -251,6 +253,7 @@ def lower_case(
         dropped=tuple(number for number in range(len(inputs)) if number not in kept),
         takes_arrays=form.takes_arrays,
         donation_warning="\n".join(donation_warnings),
+        has_snapshots=written is None,
         crossed_operands=tuple(sorted(trace.order.crossed)),
         trace_seconds=trace_seconds,
         lower_seconds=perf_counter() - started - trace_seconds,
