@@ -1,6 +1,7 @@
 """`ligerdiag fix`: changes the source so that every output is fresh, and proves it."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -153,6 +154,8 @@ def run_fix(line: FixLine) -> None:
     except RunEnded as end:
         sys.stderr.write(f"ended by {end.ending.value}; nothing is written\n")
         raise typer.Exit(find_ending_code(end.ending)) from end
+    if line.write or line.diff:
+        _require_one([one.case_id for one in fixes if one.best is not None])
     written = _write(fixes) if line.write else set[str]()
     for fix in fixes:
         if line.diff:
@@ -165,24 +168,23 @@ def run_fix(line: FixLine) -> None:
     raise typer.Exit(choose_exit_code(_compute_code(one, written) for one in fixes))
 
 
+def _require_one(curable: Sequence[str]) -> None:
+    """Raises InputError if several cases have a cure: each is proved without those of the others."""
+    if len(curable) > 1:
+        raise InputError(
+            f"`--write` and `--diff` take one case at a time, and {len(curable)} have a cure, each proved without the"
+            f" others: name one, such as `{curable[0]}`, and run `fix` again for the next; nothing is written"
+        )
+
+
 def _write(fixes: "tuple[CaseFix, ...]") -> set[str]:
-    """Writes the offered changes. Returns the ids of the cases whose cure is written: of two cases with different texts for
-    one file only the first, because the second was proved without it.
-    """
-    texts: dict[str, bytes] = {}
+    """Writes the offered change. Returns the ids of the cases whose cure is written."""
     written: set[str] = set()
     for fix in fixes:
-        if fix.best is None:
-            continue
-        wanted = {str(path): text for path, text in fix.best.files.items()}
-        if any(texts.get(path, text) != text for path, text in wanted.items()):
-            continue
-        texts |= wanted
-        written.add(fix.case_id)
-    for path, text in texts.items():
-        from pathlib import Path
-
-        write_atomically(Path(path), text)
+        if fix.best is not None:
+            for path, text in fix.best.files.items():
+                write_atomically(path, text)
+            written.add(fix.case_id)
     return written
 
 

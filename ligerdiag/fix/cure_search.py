@@ -104,7 +104,7 @@ def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tu
             raise InputError(f"expected a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}")
     report = check(options.check, on_progress)
     require_complete(report)
-    specs = _list_specs(options.check, report)
+    specs = _list_specs(options.check)
     fixes: list[CaseFix] = []
     for case_id, reports in _group(report.cases).items():
         spec = specs.get(case_id)
@@ -126,9 +126,9 @@ def _group(cases: Iterable[CaseReport]) -> dict[str, list[CaseReport]]:
     return groups
 
 
-def _list_specs(options: CheckOptions, report: CheckReport) -> dict[str, CaseSpec]:
+def _list_specs(options: CheckOptions) -> dict[str, CaseSpec]:
     cache = Cache(options.cache_directory)
-    toolchain = provide_toolchain(report.toolchain, cache, lambda _: None)
+    toolchain = provide_toolchain(options.toolchain, cache, lambda _: None)
     with Pool(cache=cache, toolchain=toolchain, jobs=1, timeout=options.timeout) as pool:
         found = discover_cases(options.selectors, pool=pool, on_broken=lambda source, error: None)
     return {one.id: one for one in found}
@@ -183,7 +183,7 @@ class _Search:
     ) -> None:
         self._case, self._options = case, options
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
-        again = replace(options.check, toolchain=run.toolchain, baseline=None, known=None, view=False, record=False)
+        again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
         version = run.versions.get("jax-triton", "0.3").split(".")
         numbers = tuple(int(part) for part in version[:2] if part.isdecimal())
@@ -233,6 +233,7 @@ class _Search:
                     costs=judgement.costs,
                     is_compared=judgement.is_compared,
                     left=judgement.left,
+                    changes_callers=depth > 0,
                 )
             if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break

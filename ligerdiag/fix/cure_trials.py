@@ -206,7 +206,7 @@ class Trials:
         for report in self._base:
             for name, verdict in report.outputs.items():
                 one = None if report.replay is None else report.replay.outputs.get(name)
-                tells = one is None or one.distance > one.tolerance or one.error > one.tolerance
+                tells = one is None or not (one.distance <= one.tolerance and one.error <= one.tolerance)  # NaN tells
                 if verdict.is_wrong and not tells:
                     return False
         return True

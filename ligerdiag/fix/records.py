@@ -58,6 +58,8 @@ class Attempt:
     """Whether the numbers show that the changed program computes the same."""
     left: tuple[str, ...] = ()
     """Ids of the rules with findings that the case keeps."""
+    changes_callers: bool = False
+    """Whether functions return more than before, so that all their callers in the project are changed."""
 
     @property
     def is_offered(self) -> bool:

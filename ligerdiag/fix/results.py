@@ -269,6 +269,11 @@ def _change_caller(file: SourceFile, call: cst.Call, handed: Handed, returned: R
         named = next((a for a in call.args if a.keyword is not None and a.keyword.value == parameter), None)
         argument = named or (given[place] if place < len(given) else None)
         value = None if argument is None else argument.value
+        if isinstance(value, cst.Subscript | cst.Attribute):
+            raise CannotFixError(
+                f"`{handed.function.name.value}` would return new contents, and a caller passes it no variable"
+                f" that could take them{file.render_place(call)}"
+            )
         names.append(value.value if isinstance(value, cst.Name) else NOWHERE)
     bind_results(file, call, lambda node: node, returned, names)
     found = find_handed(file, call, [one for one in names if one != NOWHERE])

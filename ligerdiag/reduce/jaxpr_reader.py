@@ -193,6 +193,8 @@ class JaxprReader:
     def _read_triton_call(self, params: Any, plain: Equation) -> Equation:
         kernel = compute_kernel_name(params)
         unprintable = replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel)
+        if "scalar_args" not in params:
+            return unprintable  # jax-triton 0.4 and later
         try:
             source = copy_source(params["fn"])
         except (OSError, TypeError):
