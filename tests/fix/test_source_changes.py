@@ -137,6 +137,15 @@ def test_callers_get_the_new_contents(tmp_path: Path) -> None:
     assert changes[-2:] == ["-    t = f(h, s)", "+    t, h = f(h, s)"]
 
 
+@pytest.mark.parametrize("operand", ['state["r"]', "self.r"])
+def test_a_caller_that_keeps_the_array_in_a_structure_is_not_changed(operand: str, tmp_path: Path) -> None:
+    """Its structure would keep the old contents, without a word."""
+    caller = f"def g(self, state, s):\n    t = f({operand}, s)\n    return t, {operand}\n"
+    program = f"def f(y, s):\n    t = {SHORT}\n    return t\n\n\n{caller}"
+    with pytest.raises(CannotFixError, match="passes it no variable that could take them"):
+        list_changes(tmp_path, declare, program, Circumstances(is_old=False, depth=1))
+
+
 def test_a_function_that_is_passed_on_does_not_return_more(tmp_path: Path) -> None:
     program = f"def f(y, s):\n    return {SHORT}\n\n\ng = jax.jit(f)\n"
     with pytest.raises(CannotFixError, match=r"`f` would have to return more, but it is passed on \(mine.py:15\)"):
