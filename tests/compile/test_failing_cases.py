@@ -138,7 +138,7 @@ def test_two_cases_with_the_same_id_are_an_input_error(pool: Pool, tmp_path: Pat
 
 
 def test_a_missing_module_is_an_input_error(pool: Pool, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no module `nowhere\.cases` is found from"):
+    with pytest.raises(InputError, match=r"cannot find the module `nowhere\.cases` from"):
         discover_cases(["nowhere.cases:CASES"], pool=pool, directory=tmp_path)
 
 
