@@ -12,6 +12,7 @@ from typing import Any
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.compile.cases.exported_program import name_class, refuse_other_gpu
 from ligerdiag.errors import InputError
+from ligerdiag.hlo.xla_pb2 import HloProto
 from ligerdiag.model.report import CaseReport, Coverage, Identity, Inspection, Judged
 from ligerdiag.report.status import conclude
 from ligerdiag.run_options import InspectOptions
@@ -20,8 +21,6 @@ from ligerdiag.source_text import find_usual_root
 _LOWER = '`jax.jit(f).trace(*arguments).lower(lowering_platforms=("cuda",))`'
 _UNUSED = ("kwargs", "mesh", "expected", "expected_rules", "effects", "reference", "device")
 """Keywords of `ligerdiag.check` that say something of a function, and nothing of a module that is compiled already."""
-_FIELD = 2
-"""Wire type of a field with a length, in a protobuf."""
 
 
 def is_lowered(value: Any) -> bool:
@@ -78,12 +77,13 @@ def check_compiled(compiled: Any, words: Mapping[str, Any], options: InspectOpti
             f"expected a compiled program with one module but got {len(modules)}: check the function itself"
         )
     name = str(words.get("name") or modules[0].name.removeprefix("jit_"))
-    content = _render_field(1, modules[0].as_serialized_hlo_module_proto())
-    buffers = _read_buffers(executable)
-    content += _render_field(3, buffers) if buffers else b""
+    dump = HloProto()
+    dump.hlo_module.ParseFromString(modules[0].as_serialized_hlo_module_proto())
+    if buffers := _read_buffers(executable):
+        dump.buffer_assignment.ParseFromString(buffers)
     with TemporaryDirectory(prefix="ligerdiag-") as folder:
         path = Path(folder, f"module_0000.{architecture}_gpu_after_optimizations.hlo.pb")
-        path.write_bytes(content)
+        path.write_bytes(dump.SerializeToString())
         report = inspect(
             replace(options, paths=(path,), source_roots=(Path(find_usual_root(Path.cwd())),)), words.get("on_progress")
         )
@@ -119,12 +119,3 @@ def _read_buffers(executable: Any) -> bytes:
         return bytes(executable.get_compiled_memory_stats().serialized_buffer_assignment_proto)
     except Exception:  # XLA's own errors have no common class, and older versions lack the method or the field
         return b""
-
-
-def _render_field(number: int, content: bytes) -> bytes:
-    """Returns a field of a protobuf with its content."""
-    head, rest = bytearray([number << 3 | _FIELD]), len(content)
-    while rest > 0x7F:
-        head.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*head, rest]) + content

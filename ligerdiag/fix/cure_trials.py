@@ -119,6 +119,8 @@ class Trials:
         except LigerdiagError as error:
             return str(error)
         require_complete(report)
+        if len(report.cases) != len(self._base):
+            return "the changed file has no such case"
         return report.cases
 
     def _compare(self, pairs: list[tuple[Artifact, Artifact]]) -> list[MeaningAnswer]:

@@ -14,6 +14,7 @@ from ligerdiag.compile.cases.exported_program import is_exported, take_exported
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.stablehlo_program import needs_wide_types, read_stablehlo
 from ligerdiag.errors import CompileError, InputError, describe_fault
+from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.model.case import Case
 from ligerdiag.untrusted_files import (
     MAXIMUM_STABLEHLO_BYTES,
@@ -45,6 +46,8 @@ def load_stablehlo_case(path: Path, name: str) -> tuple[Case, Mapping[str, objec
 
 
 def _read_exported(data: bytes, name: str) -> Case:
+    if is_missing("flatbuffers"):
+        raise CompileError(f"`{name}`: {describe_missing('a program of `jax.export`', 'flatbuffers')}")
     import jax.export
 
     library: Any = jax.export
