@@ -13,6 +13,10 @@ import triton.language as tl
 from ligerdiag import Arg, Case
 
 COLUMNS = 64
+ROWS = 24
+"""With these rows the sum of the schedule differs from that of program order on each processor that was tried; with 12,
+the two are equal where NumPy multiplies matrices with AVX-512.
+"""
 
 
 @triton.jit
@@ -32,4 +36,4 @@ def sum_centred(x: Any, w: Any) -> dict[str, Any]:
     return {"sum": (h * scales[:, None]).sum(), "squares": (h * h * scales[:, None]).sum()}
 
 
-CASE = Case(name="sum_centred", function=sum_centred, args=(Arg(shape=(12, 40)), Arg(shape=(40, COLUMNS))))
+CASE = Case(name="sum_centred", function=sum_centred, args=(Arg(shape=(ROWS, 40)), Arg(shape=(40, COLUMNS))))
