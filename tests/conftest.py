@@ -21,6 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shared = SharedRun()
         shared.start()
+        if len(getattr(config.option, "tx", ())) > 1:
+            shared.collect_once(config.args)
         config.pluginmanager.register(shared)
 
 
