@@ -45,6 +45,18 @@ Cache = Annotated[
     Option("--cache-dir", metavar="DIR", help="Folder that keeps compiled programs. [default: the user's cache]"),
 ]
 """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
+_TIMEOUT = "Time limit for each compile, inspection or replay of one program."
+Timeout = Annotated[float, Option("--timeout", min=0.001, metavar="SECONDS", help=_TIMEOUT)]
+TimeoutBySize = Annotated[
+    float | None,
+    Option(
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help=f"{_TIMEOUT} [default: 300 for a compile, otherwise by the program's size]",
+    ),
+]
+"""As `Timeout`, for commands that read dumps."""
 Targets = Annotated[
     tuple[str, ...],
     Option("--target", metavar="NAMES", help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100]"),
@@ -93,15 +105,7 @@ class CheckOptions:
     targets: Targets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions."""
     jobs: Jobs = None
-    timeout: Annotated[
-        float,
-        Option(
-            "--timeout",
-            min=0.001,
-            metavar="SECONDS",
-            help="Time limit for compiling one case, and again for replaying it.",
-        ),
-    ] = 300.0
+    timeout: Timeout = 300.0
     """Seconds that compiling one case may take, and that its replay may take."""
     cache_directory: Cache = None
     refresh: Annotated[
@@ -185,10 +189,7 @@ class TuningOptions:
         Path,
         Option("--output", metavar="FILE", help="File to write: text if it ends in .pbtxt or .txt, else binary."),
     ]
-    timeout: Annotated[
-        float,
-        Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for compiling one case, with autotuning."),
-    ] = 600.0
+    timeout: Timeout = 600.0
     """Seconds that compiling one case may take."""
     cache_directory: Cache = None
 
@@ -202,15 +203,7 @@ class InspectOptions:
     module: Annotated[
         str, Option("--module", metavar="GLOB", help="Inspect only modules whose name matches GLOB, such as '*step*'.")
     ] = ""
-    timeout: Annotated[
-        float | None,
-        Option(
-            "--timeout",
-            min=0.001,
-            metavar="SECONDS",
-            help="Time limit for one module, and again for its replay. [default: by its size]",
-        ),
-    ] = None
+    timeout: TimeoutBySize = None
     """Seconds of processor time that inspecting one module may take, and that its replay may take. None derives the
     first limit from the size of the module's files, and the second one from an estimate.
     """
@@ -299,15 +292,7 @@ class BisectOptions:
         int, Option("--limit", min=1, metavar="N", help="Largest number of trials (ways to compile) of one search.")
     ] = 200
     jobs: Jobs = None
-    timeout: Annotated[
-        float,
-        Option(
-            "--timeout",
-            min=0.001,
-            metavar="SECONDS",
-            help="Time limit for one compile, and again for replaying its result.",
-        ),
-    ] = 300.0
+    timeout: Timeout = 300.0
     """Seconds that the compile of one trial may take, and that its replay may take."""
     cache_directory: Cache = None
     replay: Replays = True
@@ -358,9 +343,7 @@ class ReduceOptions:
     ] = ()
     """Names of one or two toolchains; () means the default one."""
     jobs: Jobs = None
-    timeout: Annotated[
-        float, Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for compiling one candidate.")
-    ] = 300.0
+    timeout: Timeout = 300.0
     """Seconds that compiling one candidate may take, and that its replay may take."""
     cache_directory: Cache = None
     bounds: Bounds = field(default_factory=Bounds)
@@ -393,10 +376,7 @@ class DiffOptions:
     """The toolchain of both sides, or one for each side."""
     module: ComparedModules = ""
     jobs: Jobs = None
-    timeout: Annotated[
-        float | None,
-        Option("--timeout", min=0.001, metavar="SECONDS", help="Time limit for one compile. [default: 300]"),
-    ] = None
+    timeout: TimeoutBySize = None
     """Seconds that one compile may take, or the reading of one module; None means the defaults of `check` and
     `inspect`.
     """
@@ -420,15 +400,7 @@ class CompareOptions:
         Option(metavar="NEW", help="The newer JSON report, or a path that `inspect` accepts.", show_default=False),
     ]
     module: ComparedModules = ""
-    timeout: Annotated[
-        float | None,
-        Option(
-            "--timeout",
-            min=0.001,
-            metavar="SECONDS",
-            help="With dumps: time limit for one module. [default: by its size]",
-        ),
-    ] = None
+    timeout: TimeoutBySize = None
     """Seconds that inspecting one module of a dump may take; None derives the limit from the size of its files."""
     cache_directory: Annotated[
         Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")

@@ -1,14 +1,18 @@
 """Runs the tests in several processes that share compiled programs and worker templates."""
 
+import gc
 from typing import Any
 
 import pytest
 
+from ligerdiag.workers.loop import GARBAGE
 from tests.nightly import is_nightly
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
 __all__ = ["own_templates", "shared_cache"]
+
+gc.disable()  # until the tests are collected: a million objects, of which hardly any is garbage
 
 pytest_plugins = ["pytester", "tests.light_environment", "tests.plain_environment"]
 
@@ -17,6 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shared = SharedRun()
         shared.start()
+        if len(getattr(config.option, "tx", ())) > 1:
+            shared.collect_once(config.args)
         config.pluginmanager.register(shared)
 
 
@@ -30,6 +36,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {nodeid: number for number, nodeid in enumerate(sort_by_cost([one.nodeid for one in items], load_costs()))}
     items.sort(key=lambda item: order[item.nodeid])
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # imports and tests stay until the end, so nobody needs to look for garbage among them
+    gc.set_threshold(GARBAGE)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

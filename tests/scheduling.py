@@ -21,9 +21,10 @@ TOGETHER = {
         ("tests/hazards/test_newest_examples.py", "tests/hazards/test_rules_on_a_terminal.py"),
         "tests/hazards/test_examples.py",
     ),
+    "tests/docs/test_pointers.py": "tests/docs/test_english.py",
 }
 """Files that run in the same process as another one: each of them checks all of cases/, which takes half a minute even
-with a full cache, or all rule examples.
+with a full cache, or all rule examples, or reads the sources of the repository.
 """
 
 

@@ -10,7 +10,8 @@ A test of the cache, or of an empty cache, has its own cache. So does a test of 
 test of the start and end of workers takes `own_templates`.
 
 Python writes its bytecode even if PYTHONDONTWRITEBYTECODE is set: a run starts hundreds of processes, and each one that
-imports jax would otherwise spend two thirds of its time compiling the same sources.
+imports jax would otherwise spend two thirds of its time compiling the same sources. In a fresh clone one process
+collects the tests first, because all processes of the run would compile the same sources side by side.
 """
 
 import fcntl
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -72,6 +74,12 @@ class SharedRun:
             assert self._server.poll() is None, "the server of templates does not start"
             assert time.monotonic() < end
             time.sleep(0.02)
+
+    def collect_once(self, arguments: Sequence[str]) -> None:
+        """Collects the tests in another process, which writes their bytecode, unless a test already has its own."""
+        if next((ROOT / "tests").rglob("test_*-pytest-*.pyc"), None) is None:
+            command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *arguments]
+            subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # the run itself reports errors
 
     def _choose_cache(self) -> Path:
         """Returns the run's cache folder, and locks it so that no other run empties it meanwhile."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypedDict, Unpack, cast, overload
 
 from ligerdiag.api.checking import check as check_cases
@@ -26,7 +27,13 @@ from ligerdiag.compile.cases.function_pickler import (
     pickle_live,
     settle_class_names,
 )
-from ligerdiag.compile.cases.live_functions import ProcessState, list_own_folders, unwrap_jitted, write_function_file
+from ligerdiag.compile.cases.live_functions import (
+    ProcessState,
+    list_own_folders,
+    list_unimportable,
+    unwrap_jitted,
+    write_function_file,
+)
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
@@ -77,7 +84,8 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     if not isinstance(cast("object", live.kwargs or {}), Mapping):
         raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
     unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
-    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, str(root))
+    unimportable = list_unimportable(str(root))
+    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, unimportable)
     case = Case(
         name=name,
         function=unwrapped.function,
@@ -90,9 +98,9 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         effects=live.effects or {},
         reference=live.reference,
     )
-    pickled = pickle_live(case, str(root))
+    pickled = pickle_live(case, unimportable)
     classes = (*arguments.classes, *pickled.classes)
-    registered = pickle_live(list_pytree_classes(classes), str(root))
+    registered = pickle_live(list_pytree_classes(classes), unimportable)
     offered = _offer_cloudpickle(cache)
     surroundings = ProcessState(
         python="{}.{}".format(*sys.version_info),
@@ -132,7 +140,9 @@ def _describe_place(function: Any) -> str:
     return f"{getattr(function, '__module__', None) or kind.__module__}:{qualname}"
 
 
-def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pickled, ArgumentPickler]:
+def _pickle_arguments(
+    specs: tuple[Any, ...], name: str, unimportable: Sequence[ModuleType]
+) -> tuple[Pickled, ArgumentPickler]:
     picklers: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
@@ -140,7 +150,7 @@ def _pickle_arguments(specs: tuple[Any, ...], name: str, root: str) -> tuple[Pic
         return picklers[-1]
 
     try:
-        pickled = pickle_live(specs, root, make)
+        pickled = pickle_live(specs, unimportable, make)
     except InputError as error:
         raise InputError(f"arguments of `{name}`: {error}") from error
     return pickled, picklers[0]

@@ -19,7 +19,7 @@ from ligerdiag.cli.output import Format, Outputs, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, ToolchainName
+from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, Timeout, ToolchainName
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
@@ -80,15 +80,7 @@ class FixLine(ReplayBounds):
         ),
     ] = False
     jobs: Jobs = None
-    timeout: Annotated[
-        float,
-        Option(
-            "--timeout",
-            min=0.001,
-            metavar="SECONDS",
-            help="Time limit for compiling one program, and again for replaying it.",
-        ),
-    ] = 300.0
+    timeout: Timeout = 300.0
     cache_directory: Cache = None
     config: Config = None
 

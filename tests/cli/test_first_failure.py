@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.warm_commands import run_warm_command
+
 ROOT = Path(__file__).parents[2]
 CASES = """
 import jax.numpy as jnp
@@ -84,15 +86,10 @@ class Project:
 
     def check(self, *words: str) -> tuple[int, str, str]:
         """Returns exit code, standard output and standard error of `ligerdiag check mine.py` in the folder."""
-        done = subprocess.run(
-            [sys.executable, "-m", "ligerdiag", "check", *(words or ("mine.py",)), "-j", "1"],
-            cwd=self.folder,
-            env=os.environ | {"LIGERDIAG_CACHE_DIR": str(self.cache), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+        environment = os.environ | {"LIGERDIAG_CACHE_DIR": str(self.cache), "NO_COLOR": "1"}
+        command = ["check", *(words or ("mine.py",)), "-j", "1"]
+        done = run_warm_command(command, cwd=self.folder, environment=environment)
+        return done.code, done.out, done.err
 
     def read(self, *words: str) -> tuple[int, dict[str, str], dict[str, object]]:
         """Returns exit code, the status of each case, and the whole JSON report."""

@@ -15,6 +15,7 @@ from ligerdiag.compile.cases import array_records
 from ligerdiag.compile.cases import function_pickler as array_arguments
 from ligerdiag.compile.cases.arguments import draw_arguments, draw_array
 from ligerdiag.compile.cases.function_pickler import ArgumentPickler, FunctionPickler, pickle_live
+from ligerdiag.compile.cases.live_functions import list_unimportable
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw, Values
 
@@ -34,7 +35,7 @@ def send(value: Any) -> tuple[Any, list[Mapping[str, int]]]:
         made.append(ArgumentPickler(stream, by_value))
         return made[-1]
 
-    data = pickle_live(value, "/", make).data
+    data = pickle_live(value, list_unimportable("/"), make).data
     return pickle.loads(data), made[0].meshes
 
 

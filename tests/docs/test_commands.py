@@ -20,7 +20,7 @@ from tools.documents import (
 PAGES = [page for page in list_pages() if any(one.is_shell for one in parse_blocks(page))]
 NIGHTLY = {
     "bisect.md", "reduce.md", "how-to-several-gpus.md", "how-to-check-your-train-step.md", "drift.md", "how-to-loss.md",
-    "how-to-norm.md",
+    "how-to-norm.md", "agents.md", "how-to-optimizer.md",
 }  # fmt: skip
 """The slowest pages. The bisections of the first two compile about 60 programs; tests/bisect has small ones.
 test_plain_install follows the third page in a plain environment, and tests/analysis tests the drift of small cases.

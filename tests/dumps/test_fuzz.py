@@ -10,7 +10,7 @@ import pytest
 from tools.fuzz_inspect import SECONDS, run_batches
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(300, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.nightly)])
 def test_hostile_input_ends_cleanly(count: int, dumps: Path, cache: Path, tmp_path: Path) -> None:
     """Runs in separate processes: the memory of this one would count against the limit."""
     folders = [dumps / name for name in ("flce", "losses-untagged", "loop-untagged")]

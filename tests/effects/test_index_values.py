@@ -120,7 +120,7 @@ def apply(name: str, a: int, b: int) -> int | None:
 
 
 @pytest.mark.parametrize("name", sorted(BINARY))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(left=numbers(), right=numbers())
 def test_an_operation_equals_its_elementwise_result(name: str, left: Any, right: Any) -> None:
     found = compute_binary(name, left, right, 8, make_budget())
@@ -135,7 +135,7 @@ def test_an_operation_equals_its_elementwise_result(name: str, left: Any, right:
 
 
 @pytest.mark.parametrize("predicate", sorted(COMPARISONS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(left=numbers(), right=numbers())
 def test_a_comparison_equals_its_elementwise_result(predicate: str, left: Any, right: Any) -> None:
     found = compare(predicate, left, right, make_budget())
@@ -149,7 +149,7 @@ def test_a_comparison_equals_its_elementwise_result(predicate: str, left: Any, r
     np.testing.assert_array_equal(spread(found), expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(one=numbers(), other=numbers(), third=numbers(), fourth=numbers(), name=st.sampled_from(("andi", "ori", "xori")))
 def test_masks_combine_element_by_element(one: Any, other: Any, third: Any, fourth: Any, name: str) -> None:
     budget = make_budget()
@@ -161,7 +161,7 @@ def test_masks_combine_element_by_element(one: Any, other: Any, third: Any, four
     np.testing.assert_array_equal(spread(chosen), np.where(spread(a), spread(one), spread(third)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(value=numbers(), taken=st.lists(st.booleans(), min_size=PROGRAMS, max_size=PROGRAMS), old=numbers())
 def test_each_program_keeps_its_own_value(value: Any, taken: list[bool], old: Any) -> None:
     gate = np.array(taken)

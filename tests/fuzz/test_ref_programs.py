@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,12 @@ from tools.fuzz.programs import (
 from tools.fuzz.shrink import is_valid
 from tools.fuzz.source import render_case_file
 
-PROGRAMS = tuple(draw_program(REFS + number) for number in range(600))
+
+@cache
+def draw_programs() -> tuple[RandomProgram, ...]:
+    return tuple(draw_program(REFS + number) for number in range(600))
+
+
 DAY, NIGHT = 7, 60
 """Numbers of programs."""
 FAULTS = (REFS + 101,)
@@ -53,10 +59,10 @@ def list_words(program: RandomProgram) -> set[str]:
 def choose(count: int) -> list[RandomProgram]:
     """Returns this many programs that together need as much as possible; each needs the most of what is missing."""
     chosen: list[RandomProgram] = []
-    missing = set().union(*map(list_words, PROGRAMS))
+    missing = set().union(*map(list_words, draw_programs()))
     while len(chosen) < count:
         best = max(
-            (one for one in PROGRAMS if one.devices == 1 and one.scale == 1 and one not in chosen),
+            (one for one in draw_programs() if one.devices == 1 and one.scale == 1 and one not in chosen),
             key=lambda one: (len(missing & list_words(one)), -one.seed),
         )
         chosen.append(best)
@@ -79,7 +85,7 @@ def find_due(program: RandomProgram) -> Iterator[str]:
 
 
 def test_one_seed_in_three_is_differentiated_and_one_has_a_loop_or_a_checkpoint() -> None:
-    for program in PROGRAMS:
+    for program in draw_programs():
         kind = find_kind(program.seed)
         assert kind == "any" or kind in find_due(program)
     assert find_kind(REFS - 1) is None
@@ -87,8 +93,8 @@ def test_one_seed_in_three_is_differentiated_and_one_has_a_loop_or_a_checkpoint(
 
 
 def test_some_hundred_programs_use_every_word_and_are_valid() -> None:
-    assert [program.seed for program in PROGRAMS if not is_valid(program)] == []
-    words = set().union(*map(list_words, PROGRAMS))
+    assert [program.seed for program in draw_programs() if not is_valid(program)] == []
+    words = set().union(*map(list_words, draw_programs()))
     assert {
         f"call {mode}" for mode in (*REF_MODES, ZEROS, "hidden", "aliased", "out_of_place", "trivial", "barrier")
     } <= words
@@ -101,7 +107,7 @@ def test_some_hundred_programs_use_every_word_and_are_valid() -> None:
 
 def test_a_call_in_a_differentiated_function_has_a_rule_or_no_ref() -> None:
     """JAX would differentiate a call with a Ref, even if its operand does not depend on the variable."""
-    for program in PROGRAMS:
+    for program in draw_programs():
         for step in walk(program.block):
             if step.word in ("gradient", "descent"):
                 inner = [one for block in step.blocks for one in walk(block) if one.word in KERNELS]
@@ -179,7 +185,7 @@ def test_an_output_that_misses_a_dropped_kernel_is_never_called_right(plain_pyth
 
 def test_no_differentiated_loop_has_a_ref_of_zeros() -> None:
     """JAX would take the Ref out of the loop, leave the kernel, and fail."""
-    for program in PROGRAMS:
+    for program in draw_programs():
         for step in walk(program.block):
             if step.word == "descent":
                 inner = [one for block in step.blocks for one in walk(block)]

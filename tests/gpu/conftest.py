@@ -33,9 +33,8 @@ def parametrize_cases(metafunc: pytest.Metafunc, selectors: Sequence[str]) -> No
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if item.nodeid.startswith("tests/gpu/"):
             item.add_marker(pytest.mark.gpu)
             if not HAS_GPU:
                 item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine (/dev/nvidia0 is missing)"))

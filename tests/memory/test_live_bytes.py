@@ -9,10 +9,7 @@ import pytest
 SCRIPT = Path(__file__).parent / "compare_peaks.py"
 FEW = (
     "copied_carries:leapfrog",
-    "copied_carries:conjugate_gradient",
-    "copied_carries:jacobi_until",
     "copied_carries:nested_jacobi",
-    "copied_carries:transposed_carry",
     "copied_carries:attention_layers",
     "in_place_work:layers_with_remat",
     "more_loops:sharded_step",

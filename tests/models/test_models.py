@@ -17,8 +17,8 @@ from ligerdiag.model.report import CaseReport
 from tests.models.rows import CASES, MODELS
 
 ROWS = Path(__file__).with_name("rows.py")
-DAILY = {"normed_queries", "decoding"}
-"""Models whose rows on one device are judged every day; the nightly run judges all rows."""
+DAILY = {"normed_queries": (Mode.TRIVIAL, Mode.ALIASED), "decoding": tuple(Mode)}
+"""Models and modes whose rows on one device are judged every day; the nightly run judges all rows."""
 CALLED_RIGHT, CALLED_WRONG = (Verdict.FRESH, Verdict.LATENT), (Verdict.STALE, Verdict.CLOBBERED)
 MARGIN = 10.0
 """How many times the tolerance roundings can explain."""
@@ -40,16 +40,23 @@ def list_rows() -> Iterator[object]:
     for model in MODELS:
         name = model.__name__
         for kind in ("one", "data", "data and weights"):
-            is_daily = name in DAILY and kind == "one"
-            yield pytest.param(name, kind, id=f"{name}-{kind}", marks=() if is_daily else pytest.mark.nightly)
+            yield pytest.param(name, kind, tuple(Mode), id=f"{name}-{kind}", marks=pytest.mark.nightly)
+        if name in DAILY:
+            yield pytest.param(name, "one", DAILY[name], id=f"{name}-day")
 
 
-@pytest.mark.parametrize(("model", "kind"), tuple(list_rows()))
-def test_numbers_do_not_contradict_the_schedule(model: str, kind: str, shared_cache: Path) -> None:
+@pytest.mark.parametrize(("model", "kind", "modes"), tuple(list_rows()))
+def test_numbers_do_not_contradict_the_schedule(
+    model: str, kind: str, modes: tuple[Mode, ...], shared_cache: Path
+) -> None:
     chosen = [
-        case.id for case in CASES if case.name == model and case.params[:-1] == (() if kind == "one" else (kind,))
+        case.id
+        for case in CASES
+        if case.name == model
+        and case.params[:-1] == (() if kind == "one" else (kind,))
+        and case.id.removesuffix("]").endswith(modes)
     ]
-    assert len(chosen) == len(Mode)
+    assert len(chosen) == len(modes)
     selectors = tuple(f"{ROWS}::{name}" for name in chosen)
     cases = check(CheckOptions(selectors=selectors, cache_directory=shared_cache)).cases
     assert {case.error for case in cases} == {""}

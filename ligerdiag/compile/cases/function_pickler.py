@@ -12,7 +12,7 @@ This module imports neither jax nor triton; it recognizes objects of the two by 
 
 import io
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from hashlib import sha256
@@ -39,7 +39,6 @@ from ligerdiag.compile.cases.live_functions import (
     find_object,
     find_reference,
     initialize_nothing,
-    list_unimportable,
 )
 from ligerdiag.compile.cases.shardings import list_explicit_axes, read_shardings
 from ligerdiag.errors import InputError, is_project_file
@@ -186,12 +185,13 @@ class Pickled:
     """Classes that were pickled by value."""
 
 
-def pickle_live(value: Any, root: str, make: Callable[..., FunctionPickler] = FunctionPickler) -> Pickled:
+def pickle_live(
+    value: Any, unimportable: Sequence[ModuleType], make: Callable[..., FunctionPickler] = FunctionPickler
+) -> Pickled:
     """Returns the object as bytes for a worker. Raises InputError, which names the part that cannot be pickled.
 
-    root: absolute path of the folder from which the worker imports. make: the class of the pickler.
+    unimportable: the modules that the worker cannot import (`list_unimportable`). make: the class of the pickler.
     """
-    unimportable = list_unimportable(root)
     by_value = frozenset(module.__name__ for module in unimportable)
     stream = io.BytesIO()
     pickler = make(stream, by_value)

@@ -111,13 +111,14 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
     """
     own = list_own_folders()
     path = [root, *(entry for entry in sys.path if os.path.abspath(entry) not in own), *own]
+    specs: _Specs = {}
     return tuple(
         module
         for name, module in list(sys.modules.items())
         if isinstance(file := getattr(module, "__file__", None), str)
         and getattr(module, "__name__", "") == name != "__main__"
         and is_project_file(file)
-        and not _is_found(name, file, path)
+        and not _is_found(name, file, path, specs)
     )
 
 
@@ -145,11 +146,18 @@ def _is_own(entry: str) -> bool:
     return is_project_file(str(Path(entry) / "module.py"))
 
 
-def _is_found(name: str, file: str, path: Sequence[str]) -> bool:
+type _Specs = dict[str, importlib.machinery.ModuleSpec | None]
+"""Where modules and the packages around them are found, by name; modules of one package share its entry."""
+
+
+def _is_found(name: str, file: str, path: Sequence[str], specs: _Specs) -> bool:
     parts = name.split(".")
     locations: Sequence[str] | None = path
     for number in range(1, len(parts) + 1):
-        spec = _find_spec(".".join(parts[:number]), locations, is_top=number == 1)
+        part = ".".join(parts[:number])
+        if part not in specs:
+            specs[part] = _find_spec(part, locations, is_top=number == 1)
+        spec = specs[part]
         if spec is None:
             return False
         if number == len(parts):

@@ -14,7 +14,7 @@ from tests.replay.opcodes.index_numbers import IndexNumbers, draw_numbers
 from tests.replay.xla_cpu import compare_text_with_xla_cpu, compare_with_xla_cpu
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(draw_numbers(), st.sampled_from(["int32", "uint8", "int8"]))
 def test_any_dimension_numbers_give_xla_s_result(numbers: IndexNumbers, dtype: str) -> None:
     operand = np.arange(np.prod(numbers.operand), dtype=np.float32).reshape(numbers.operand)

@@ -1,6 +1,6 @@
 """Random kernels equal Triton's own interpreter bit for bit.
 
-40 of them every day, 200 in the nightly run; LIGERDIAG_RANDOM_KERNELS=1000 sets another number.
+20 of them every day, 200 in the nightly run; LIGERDIAG_RANDOM_KERNELS=1000 sets another number.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests.replay.triton_ir.random_kernels import make_launch, write_kernels
 from tests.replay.triton_ir.run import run_launch
 
 COUNT = int(os.environ.get("LIGERDIAG_RANDOM_KERNELS", "200"))
-DAILY, PART = 40, 40
+DAILY, PART = 20, 20
 FIRST = [pytest.param(first, marks=() if first < DAILY else pytest.mark.nightly) for first in range(0, COUNT, PART)]
 
 
