@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ligerdiag.ending import Ending
-from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity
+from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Status
 from ligerdiag.report.agreement import (
     Agreement,
@@ -17,7 +17,7 @@ from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.report.words.uncompared import explain_uncompared_reference
-from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import BEYOND_EXPECTATION
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import count_of, describe_names, join_words
@@ -43,6 +43,7 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
 )
 _GOOD = tuple(status for status, _, style in _TOTALS if style not in (Style.BAD, Style.DOUBTFUL))
 _GROUPS = ("agree", "lossy", "disagree", UNDEFINED, "undecided")
+_LEAVE_UNKNOWN = frozenset(rule.id for rule in RULES if rule.explains is Verdict.UNKNOWN)
 _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
@@ -369,9 +370,12 @@ def _find_group(case: CaseReport) -> str:
 
 def _explain_undecidable(case: CaseReport) -> str:
     """Returns why no replay can decide about the outputs that this one leaves undecided: the program leaves them
-    undefined. Empty if there are none, or if some are undecided for another reason.
+    undefined, or all are unknown for reasons that findings give. Empty if there are none, or if some are undecided for
+    another reason.
     """
     undecidable = find_undecidable(case.outputs, case.findings)
+    if case.outputs and not undecidable:
+        return _explain_unknown(case)
     outputs = case.replay.outputs if case.replay is not None else {}
     undecided = {name for name, numbers in outputs.items() if numbers.attribution is Attribution.UNDECIDED}
     if not is_undecidable(case.outputs, case.findings) and (not undecided or not undecided <= undecidable.keys()):
@@ -380,6 +384,19 @@ def _explain_undecidable(case: CaseReport) -> str:
     reasons = dict.fromkeys(f"{undecidable[name].message} ({undecidable[name].rule})" for name in names)
     have = "has" if len(names) == 1 else "have"
     return f"{describe_names(names, tuple(case.outputs))} {have} no defined value, as {join_words(list(reasons))}"
+
+
+def _explain_unknown(case: CaseReport) -> str:
+    """Returns the findings that make all outputs of the case unknown, in a clause; empty if an output is not unknown, or
+    unknown without a finding.
+    """
+    found = [one for one in case.findings if one.rule in _LEAVE_UNKNOWN]
+    unknown = {name for one in found for name in one.outputs if case.outputs.get(name) is Verdict.UNKNOWN}
+    if unknown != case.outputs.keys():
+        return ""
+    names = "the output is" if len(unknown) == 1 else "the outputs are"
+    reasons = dict.fromkeys(f"{one.message} ({one.rule})" for one in found)
+    return f"{names} unknown whatever the numbers are, as {join_words(list(reasons))}"
 
 
 def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:
