@@ -18,6 +18,9 @@ to t, with a factor even nearer to 1. So
   when a loop repeats it, nor does it forget what it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
 
+A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
+values are smaller by 1: from -0.5 to 0.5.
+
 Integers become 0 to 15, booleans both. Only elements in the buffer's footprint, the span that the call may write, are
 written. The accesses are upper bounds: a call that might read a buffer is taken to read all of it, and one that might
 write an element is taken to write it. A NaN that a call may read makes all that it writes a NaN.
@@ -128,6 +131,8 @@ class OpaqueRunner:
     """Whether calls leave an operand unchanged, unless an output shares its bytes."""
     salt: str = ""
     """Equal functions with another salt are other functions."""
+    signed: bool = False
+    """Whether the values have both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
         """Returns whether the instruction is one of the calls."""
@@ -160,7 +165,10 @@ class OpaqueRunner:
             start, stop = min(use.start, size), min(size if use.stop is None else use.stop, size)
             terms = [(factor, buffers[n]) for n, factor in beside.items()]
             shift, own = digest + _draw(key, "shift", number), use.blends and held[number]
-            made.append((buffers[number][start:stop], _compute(terms, shift, buffers[number], start, stop, own=own)))
+            values = _compute(terms, shift, buffers[number], start, stop, own=own)
+            if self.signed and values.dtype.kind in "fc":
+                values -= 1.0
+            made.append((buffers[number][start:stop], values))
         for target, values in made:
             target[...] = values
 
