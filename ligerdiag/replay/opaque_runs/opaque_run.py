@@ -18,7 +18,8 @@ schedule misses even the stale prediction by more than the original types explai
 hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
 
 If the schedule branches, there are several such comparisons, each with other functions (`count_draws`), half of them with
-functions of both signs, and an output is wrong if it is so in one of them. None of these functions need take the branch that the kernels themselves take.
+functions of both signs, and an output is wrong if it is so in one of them. None of these functions need take the branch
+that the kernels themselves take.
 """
 
 from collections.abc import Callable, Mapping, Sequence
