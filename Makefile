@@ -25,12 +25,14 @@ costs:
 docs:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules
 	$(UV) run python -m tools.cli_reference docs/cli.md
+	$(UV) run python -m tools.case_reference docs/case-fields.md
 	cp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
 	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json
 
 docs-check:
 	$(UV) run python -m ligerdiag.report.rule_page docs/rules --check
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
+	$(UV) run python -m tools.case_reference docs/case-fields.md --check
 	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
 	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json --check
 

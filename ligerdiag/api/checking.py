@@ -10,6 +10,7 @@ from time import perf_counter
 
 from ligerdiag.api.judging import (
     Run,
+    RunKey,
     expect_of,
     find_file,
     ignore_progress,
@@ -31,10 +32,10 @@ from ligerdiag.effects.declared import parse_declared
 from ligerdiag.ending import Ending, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import open_readers
-from ligerdiag.model.findings import Replay, ReplayState, SuppressionKind, Verdict
+from ligerdiag.model.findings import ReplayState, SuppressionKind, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
-from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, Judged, OnProgress, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import FindReaders, ReplayTask, replay_artifacts
@@ -411,9 +412,7 @@ def _replay(
         ) as replays,
     ):
         for task, replay in replays:
-            key = (task.case.source, task.case.id, task.target)
-            run.replays[key] = replay
-            if course.is_last(key):
+            if course.is_last(run.add_replay(task, replay)):
                 break
         _replay_opaquely(
             course,
@@ -441,12 +440,8 @@ def _replay_opaquely(
     tasks = [
         task
         for task in run.list_tasks()
-        if (replay := run.replays.get((task.case.source, task.case.id, task.target))) is not None
-        and (
-            options.opaque
-            or replay.is_open
-            or _is_undecided(run.judged[task.case.source, task.case.id, task.target], replay)
-        )
+        if (key := (task.case.source, task.case.id, task.target)) in run.replays
+        and (options.opaque or _is_open(run, key))
     ]
     if not tasks:
         return
@@ -466,18 +461,21 @@ def _replay_opaquely(
         )
     ) as replays:
         for task, opaque in replays:
-            key = (task.case.source, task.case.id, task.target)
-            run.replays[key] = replace(run.replays[key], opaque=opaque)
-            if course.is_last(key):
+            if course.is_last(run.add_opaque(task, opaque)):
                 return
 
 
-def _is_undecided(judged: Judged, replay: Replay) -> bool:
-    """Returns whether the numbers of a replay that was done say nothing about any output that has a verdict."""
-    if replay.state is not ReplayState.DONE or not isinstance(judged.result, Inspection):
+def _is_open(run: Run, key: RunKey) -> bool:
+    """Returns whether the replay of a judged case leaves something open, or its numbers say nothing about any output that
+    has a verdict.
+    """
+    judged, replay, verdicts = run.judged[key].result, run.replays[key], run.find_verdicts(key)
+    if replay.is_open(verdicts):
+        return True
+    if replay.state is not ReplayState.DONE or not isinstance(judged, Inspection):
         return False
-    outputs = {name: one for name, one in judged.result.outputs.items() if one is not Verdict.UNKNOWN}
-    agreements = compute_replay_agreements(outputs, replay, judged.result.findings)
+    outputs = {name: one for name, one in verdicts.items() if one is not Verdict.UNKNOWN}
+    agreements = compute_replay_agreements(outputs, replay, judged.findings)
     return bool(outputs) and all(one is Agreement.SILENT for one in agreements.values())
 
 

@@ -2,7 +2,7 @@
 GPUs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +14,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState
+from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState, Verdict, mark_undecided
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import (
     Identity,
@@ -28,6 +28,7 @@ from ligerdiag.model.report import (
 )
 from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
 from ligerdiag.replay.replay_worker import ALONE_SECONDS
+from ligerdiag.rules.undefined_outputs import compute_replayed_verdicts
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool
@@ -183,6 +184,37 @@ class Run:
             return self.tasks
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
 
+    def add_replay(self, task: ReplayTask, replay: Replay) -> RunKey:
+        """Adds the replay of a task and returns its key. Its numbers say nothing about outputs whose intended value is
+        unknown.
+        """
+        key = (task.case.source, task.case.id, task.target)
+        self.replays[key] = replace(replay, outputs=mark_undecided(replay.outputs, self._list_ambiguous(task)))
+        return key
+
+    def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
+        """Adds the replay of a task with opaque functions, as `add_replay` does, to the replay that is there."""
+        key = (task.case.source, task.case.id, task.target)
+        opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
+        self.replays[key] = replace(self.replays[key], opaque=opaque)
+        return key
+
+    def _list_ambiguous(self, task: ReplayTask) -> frozenset[str]:
+        """Returns the names of the outputs of which nobody knows whether program order gives the intended value: those
+        that are unknown in a program that came as StableHLO.
+        """
+        result = self.judged[task.case.source, task.case.id, task.target].result
+        if task.artifact.provenance.has_snapshots or not isinstance(result, Inspection):
+            return frozenset()
+        return frozenset(name for name, verdict in result.outputs.items() if verdict is Verdict.UNKNOWN)
+
+    def find_verdicts(self, key: RunKey) -> Mapping[str, Verdict]:
+        """Returns the verdicts on a judged case that hold after its replay; empty if it was refused."""
+        result = self.judged[key].result
+        if not isinstance(result, Inspection):
+            return {}
+        return compute_replayed_verdicts(result.outputs, result.findings, self.replays[key])
+
     def lacks_numbers(self, key: RunKey, *, replay: bool, device: bool) -> bool:
         """Returns whether a judged case still lacks a step that the user asked for. replay, device: whether the user
         asked for this step.
@@ -206,7 +238,7 @@ class Run:
                     self.undone.add(key)
                 if replay:
                     done = self.replays.setdefault(key, Replay(state=ReplayState.NOT_DONE, reason=why))
-                    if done.opaque is None and (opaque or done.is_open):
+                    if done.opaque is None and (opaque or done.is_open(self.find_verdicts(key))):
                         left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
                         self.replays[key] = replace(done, opaque=left)
                         self.undone.add(key)

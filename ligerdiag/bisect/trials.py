@@ -35,6 +35,7 @@ from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.terminal.diagnostics import render_agreement_word
 from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.undefined_outputs import compute_replayed_verdicts
 from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.environments import provide_toolchain
@@ -353,6 +354,7 @@ class TrialRunner:
                 trial = outcome.trial
                 tasks[number] = ReplayTask(case=trial.case, target=trial.target.name, artifact=outcome.artifact)
         found: dict[str, Replay] = {}
+        judged = {str(task.artifact.directory): outcomes[number] for number, task in tasks.items()}
         replays = replay_artifacts(
             list(tasks.values()),
             how,
@@ -364,19 +366,25 @@ class TrialRunner:
         )
         for task, replay in replays:
             found[str(task.artifact.directory)] = replay
-        self._replay_opaquely(list(tasks.values()), how, found)
+        self._replay_opaquely(list(tasks.values()), how, judged, found)
         nothing = Replay(state=ReplayState.NOT_ASKED, reason="there is no artifact to replay")
         return tuple(
             found[str(tasks[number].artifact.directory)] if number in tasks else nothing
             for number in range(len(outcomes))
         )
 
-    def _replay_opaquely(self, tasks: Sequence[ReplayTask], how: ReplayOptions, found: dict[str, Replay]) -> None:
+    def _replay_opaquely(
+        self,
+        tasks: Sequence[ReplayTask],
+        how: ReplayOptions,
+        judged: Mapping[str, Outcome],
+        found: dict[str, Replay],
+    ) -> None:
         """Replays with opaque functions those tasks about which their replays leave something open, and adds the results.
 
-        found: the replays, by the artifact's directory.
+        judged, found: the outcomes and the replays, by the artifact's directory.
         """
-        left = [task for task in tasks if found[str(task.artifact.directory)].is_open]
+        left = [task for task in tasks if _is_open(judged[place := str(task.artifact.directory)], found[place])]
         if not left:
             return
         from ligerdiag.replay.opaque_service import replay_artifacts_opaquely
@@ -469,6 +477,10 @@ class TrialRunner:
 
     def _report_step(self, step: str) -> None:
         self.report_progress(make_toolchain_step(step))
+
+
+def _is_open(outcome: Outcome, replay: Replay) -> bool:
+    return replay.is_open(compute_replayed_verdicts(outcome.outputs, outcome.findings, replay))
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:

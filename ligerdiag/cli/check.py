@@ -85,6 +85,7 @@ Results of the replay:
   lossy 0.25   right except for the precision; 0.25 is the relative error
   DISAGREES    verdict and numbers contradict: the report lists possible causes
   undecided    the numbers cannot tell
+  undefined    no numbers can: the program leaves the outputs undefined
   (2 of 32)    only that many iterations of the most expensive loop were replayed,
                as all are estimated above the bounds (see --full). Such numbers
                can show an error, but not that later iterations have none

@@ -13,7 +13,7 @@ from typing import Any, cast
 import jax
 from jax.extend import core as jex_core
 
-from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES
+from ligerdiag.compile.lowering.kernel_calls import PRIMITIVES, list_subprograms
 from ligerdiag.compile.lowering.other_kernels import OTHER_PRIMITIVES
 from ligerdiag.errors import describe_fault
 
@@ -54,19 +54,6 @@ def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
                 yield from walk(sub, (found, *around))
 
     yield from walk(jaxpr, ())
-
-
-def list_subprograms(equation: Any) -> list[Any]:
-    """Returns the jaxprs among the parameters of an equation, without their constants."""
-    found: list[Any] = []
-    for value in equation.params.values():
-        items = cast("Sequence[Any]", value if isinstance(value, tuple | list) else (value,))
-        for item in items:
-            if isinstance(item, jex_core.ClosedJaxpr):
-                found.append(item.jaxpr)
-            elif isinstance(item, jex_core.Jaxpr):
-                found.append(item)
-    return found
 
 
 @dataclass(slots=True, eq=False)

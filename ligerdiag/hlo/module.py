@@ -362,6 +362,41 @@ def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine
     return next(iterate_user_frames(module, instruction), None)
 
 
+def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
+    """Returns the user's line of the first of these instructions that has one, or None. They read a value, and contain each
+    other, the innermost first.
+
+    The line of a loop itself counts only if there is no other one in it: JAX takes the slices of a `scan`, and XLA often
+    names a fusion after one of them. Then, and for a fusion without a line, this is the line of the first operation in the
+    fusion that has another one.
+    """
+    loops, found = _find_loop_lines(module, instructions), list[SourceLine]()
+    for instruction in instructions:
+        inner = module.computations[instruction.called_computations[0]].instructions if _is_fusion(instruction) else ()
+        for one in (instruction, *inner):
+            line = find_user_line(module, one)
+            if line is not None and (line.file, line.line) not in loops:
+                return line
+            found += [] if line is None else [line]
+    return next(iter(found), None)
+
+
+def _find_loop_lines(module: HloModule, instructions: Sequence[HloInstruction]) -> set[tuple[str, int]]:
+    """Returns the places, as (file, line), of the loops in whose bodies the instructions are."""
+    found = set[tuple[str, int]]()
+    for instruction in instructions:
+        callers: Sequence[HloInstruction] = module.callers.get(module.homes[instruction.id].id, ())
+        while callers and all(map(_is_fusion, callers)):
+            callers = [outer for one in callers for outer in module.callers.get(module.homes[one.id].id, ())]
+        lines = (find_user_line(module, one) for one in callers)
+        found |= {(line.file, line.line) for line in lines if line is not None}
+    return found
+
+
+def _is_fusion(instruction: HloInstruction) -> bool:
+    return instruction.opcode == "fusion"
+
+
 type Chain = int
 """Number of a chain of source locations; 0 is the empty chain. The same number means the same chain, in every module.
 """

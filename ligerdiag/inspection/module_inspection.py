@@ -5,7 +5,7 @@ never waits for a replay, and it stands if the replay cannot be completed.
 """
 
 import traceback
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -40,6 +40,7 @@ from ligerdiag.inspection.coverage import UNKNOWN_ORDER, Compilation, are_tags_u
 from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState, Verdict
 from ligerdiag.model.report import Identity, Inspection, Judged, refuse, refuse_for_bug
 from ligerdiag.replay.replay_worker import Bounds
+from ligerdiag.rules.undefined_outputs import compute_replayed_verdicts
 
 if TYPE_CHECKING:
     from ligerdiag.replay.dump_replay import DumpPlan
@@ -112,6 +113,8 @@ class ModuleInspector:
     effects_cache: Path
     _plan: "DumpPlan | None" = None
     """Plan of the last module's replay; None if it has none."""
+    _inspection: Inspection | None = None
+    """The judgement of the last module; None if it failed."""
     _opaque: "OpaquePlan | OpaqueReplay | None" = None
     """Plan of the last module's replay with opaque functions, or why there is none; None if it has no hidden write."""
 
@@ -233,7 +236,7 @@ class ModuleInspector:
         except Exception as fault:
             traceback.print_exception(fault)
             replay = Replay(state=ReplayState.FAILED, reason=describe_fault(fault))
-        return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay, plan.ambiguous)
+        return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
         """Runs the planned replay with opaque functions of the module or artifact; see `replay`."""
@@ -267,17 +270,15 @@ class ModuleInspector:
         notes.append(f"`{name}` is replayed on the arguments in `{snapshots[0].name}`")
         return load_snapshot(snapshots[0], program)
 
-    def _add_opaque(self, outcome: ModuleOutcome, replay: Replay, ambiguous: Collection[str] = ()) -> ModuleOutcome:
+    def _add_opaque(self, outcome: ModuleOutcome, replay: Replay) -> ModuleOutcome:
         """Completes the outcome by the time for the replay with opaque functions, or by the reason why there is none, if
         the user asked for one or the replay leaves something open that it may decide.
-
-        ambiguous: names of the outputs whose intended value is unknown, so that no numbers decide anything about them.
         """
         from ligerdiag.replay.opaque_plan import OpaquePlan
 
-        rest = {name: numbers for name, numbers in replay.outputs.items() if name not in ambiguous}
-        plan = self._opaque
-        if plan is None or not (self.request.opaque or replace(replay, outputs=rest).is_open):
+        plan, seen = self._opaque, self._inspection
+        verdicts = {} if seen is None else compute_replayed_verdicts(seen.outputs, seen.findings, replay)
+        if plan is None or not (self.request.opaque or replay.is_open(verdicts)):
             return outcome
         if isinstance(plan, OpaquePlan):
             if not plan.calls.kernels and not self.request.opaque:
@@ -294,7 +295,7 @@ class ModuleInspector:
         better one, which then names the module even if `look` fails later.
         """
         started, name = perf_counter(), identities[0].id
-        self._plan = self._opaque = None
+        self._plan = self._opaque = self._inspection = None
         try:
             with self._limit(sources, name):
                 seen = look()
@@ -304,7 +305,7 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse(identities[-1], error), is_over_budget=isinstance(error, BudgetError))
         except Exception as fault:
             return ModuleOutcome(judged=refuse_for_bug(identities[-1], fault))
-        inspection = replace(seen.inspection, written=(), meant={})  # no report shows these
+        inspection = self._inspection = replace(seen.inspection, written=(), meant={})  # no report shows these
         outcome = ModuleOutcome(
             judged=Judged(identity=identities[-1], result=inspection, seconds=perf_counter() - started)
         )

@@ -28,15 +28,18 @@ class Draw:
     """The random values of an argument, drawn by NumPy's `Generator` from `seed`.
 
     kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
-    [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint` for
-    integers, so that by default they are 0 or 1, which are legal labels, token ids and step numbers in any program;
-    `bernoulli` with probability 1/2 for booleans; `squares` for an optimizer's averages of squared gradients (a leaf of
-    an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a
-    field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their square root; `normal` for
-    everything else.
+        [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint`
+        for integers, so that by default they are 0 or 1, which are legal labels, token ids and step numbers in any
+        program; `bernoulli` with probability 1/2 for booleans; `squares` for an optimizer's averages of squared gradients
+        (a leaf of an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or
+        `second_moment`, or below a field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their
+        square root; `normal` for everything else.
     seed: the integer of `numpy.random.PCG64(seed)`; by default the number of arguments before this one that are drawn in
-    the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with one explicit
-    seed do.
+        the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with one
+        explicit seed do.
+    scale: the factor of `normal` and `squares`, and the probability of `bernoulli`.
+    low: the least value of `uniform` and `randint`.
+    high: the bound below which the values of `uniform` and `randint` stay.
     """
 
     kind: str = "usual"
@@ -67,12 +70,18 @@ class Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arg:
-    """One argument: an array of `shape` and `dtype` (NumPy or ml_dtypes name, such as `float32`, `bfloat16`, `int32`).
+    """One argument of a case, an array, by its type and its values.
 
-    shape: sizes; a number means one dimension. dtype: also a dtype of NumPy or JAX, such as `jnp.float32`. draw: its
-    values: a `Draw`, or a function such as `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`,
-        which gets `jax.random.key(0)`, or the key of another draw, and whose array is cast to the dtype.
+    shape: the sizes of the dimensions; a number means one dimension, `()` a scalar.
+    dtype: the name of a dtype of NumPy or ml_dtypes, such as `float32`, `bfloat16` or `int32`; also a dtype of NumPy or
+        JAX, such as `jnp.float32`.
+    draw: its values in a replay and on a device: a `Draw`, or a function such as
+        `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`, which gets `jax.random.key(0)`, or the key of
+        another draw, and whose array is cast to the dtype.
     partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
+    donate: whether the program donates it, as with `donate_argnums` of `jax.jit`, so that an output may take its bytes.
+        In an argument that is a pytree, all or none have to be donated. A function that is made by `jax.jit` with
+        donations need not repeat them here.
     weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
     """
 
@@ -96,6 +105,7 @@ class Arg:
 class Case:
     """A program and the expected verdicts on its schedule.
 
+    name: its name in reports and on the command line.
     function: takes `args` by position and `kwargs` by keyword, returns any pytree of arrays; the paths of its leaves
         name the outputs. A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. If it is made by
         `jax.jit`, its donated arguments (`donate_argnums`, `donate_argnames`), its static ones and its `keep_unused`

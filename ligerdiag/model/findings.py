@@ -2,8 +2,8 @@
 computing its numbers.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -300,6 +300,15 @@ class OutputNumbers:
     """
 
 
+def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
+    """Returns the numbers of a replay, undecided for the outputs of these names, whose intended value is unknown: the
+    numbers of program order need not be the intended ones.
+    """
+    return {
+        name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()
+    }
+
+
 class MemoryOperation(StrEnum):
     """The way in which an operation of a kernel accesses memory."""
 
@@ -575,14 +584,19 @@ class Replay:
     estimated_bytes: int = 0
     cached: bool = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a replay with opaque functions may decide what this one does not: it does not cover an operation, or
-        the numbers of an output decide nothing.
+    def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
+        """Returns whether a replay with opaque functions may decide what this one does not: it does not cover an
+        operation, or the numbers of an output decide nothing.
+
+        verdicts: from output name to the verdict that holds after this replay. Numbers say nothing about an output whose
+        verdict is unknown, so it leaves nothing open.
         """
         if self.state is ReplayState.NOT_COVERED:
             return True
-        return any(one.attribution is Attribution.UNDECIDED for one in self.outputs.values())
+        return any(
+            one.attribution is Attribution.UNDECIDED and verdicts.get(name) is not Verdict.UNKNOWN
+            for name, one in self.outputs.items()
+        )
 
     @property
     def deaths(self) -> tuple[str, ...]:

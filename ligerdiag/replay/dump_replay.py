@@ -53,7 +53,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import TOKEN, count_elements, is_tuple, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import HloInputs, HloSnapshot, HloUnoptimizedSnapshot, ShapeProto
 from ligerdiag.model.case import Draw
-from ligerdiag.model.findings import Attribution, Replay, ReplayState
+from ligerdiag.model.findings import Replay, ReplayState, mark_undecided
 from ligerdiag.replay.estimate import Estimate, compute_kernel_seconds, estimate, list_cuts
 from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.ops.movement import order_elements, parse_literal
@@ -147,10 +147,7 @@ def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[s
             record, _ = compare_runs(plan.programs, arguments, runner, rows=False, cuts=plan.cuts)
     except NotCoveredError as error:
         record = Replay(state=ReplayState.NOT_COVERED, reason=str(error))
-    outputs = {
-        name: replace(one, attribution=Attribution.UNDECIDED) if name in plan.ambiguous else one
-        for name, one in record.outputs.items()
-    }
+    outputs = mark_undecided(record.outputs, plan.ambiguous)
     return replace(record, outputs=outputs, seconds=perf_counter() - started, **costs)
 
 

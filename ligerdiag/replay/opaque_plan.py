@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import CallEffects
 from ligerdiag.hlo.module import HloInstruction
-from ligerdiag.model.findings import Attribution, OpaqueReplay, ReplayState
+from ligerdiag.model.findings import OpaqueReplay, ReplayState, mark_undecided
 from ligerdiag.replay.estimate import count_allocated_bytes, count_live_bytes, estimate, list_cuts
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.replay.opaque_runs.opaque import compute_elements
@@ -113,8 +113,5 @@ def replay_dump_opaquely(plan: OpaquePlan, arguments: tuple[Array, ...]) -> Opaq
     is raised and the record names the operation. arguments: an array for each parameter of the program.
     """
     record = replay_opaquely(plan.programs, arguments, plan.calls, plan.cuts)
-    outputs = {
-        name: replace(one, attribution=Attribution.UNDECIDED) if name in plan.ambiguous else one
-        for name, one in record.outputs.items()
-    }
+    outputs = mark_undecided(record.outputs, plan.ambiguous)
     return replace(record, outputs=outputs, estimated_seconds=plan.seconds, estimated_bytes=plan.bytes)

@@ -68,11 +68,11 @@ from ligerdiag.model.findings import (
 from ligerdiag.model.report import Disagreement
 from ligerdiag.report.disagreement_causes import PossibleCause, explain_difference, find_shown, list_possible_causes
 from ligerdiag.report.relative_errors import render_device_numbers, render_figure, render_numbers
-from ligerdiag.rules.registry import RULES, list_ids
+from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
+from ligerdiag.rules.undefined_outputs import find_undefined
 from ligerdiag.text import describe_names
 
-_LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 _RACES = list_ids(RuleKind.RACE)
 _TRIED_IN_PLACE = list_ids(RuleKind.TRIED_IN_PLACE)
 _SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
@@ -231,17 +231,16 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
     return racing | find_undefined(findings).keys()
 
 
-def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the name of each output whose value the program leaves undefined, with the first finding that says so.
-
-    A finding that a suppression allows does not count, because who wrote the suppression accepts any value.
+def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
+    """Returns the name of each output about which no replay can decide, because the program leaves its value undefined,
+    with the finding that says so.
     """
-    found: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.rule in _LEAVE_UNDEFINED and finding.suppressed is None:
-            for name in finding.outputs:
-                found.setdefault(name, finding)
-    return found
+    return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
+
+
+def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> bool:
+    """Returns whether no replay can decide about any of the outputs, because the program leaves all of them undefined."""
+    return bool(outputs) and outputs.keys() <= find_undecidable(outputs, findings).keys()
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:

@@ -23,7 +23,7 @@ inconclusive. Without a replay, an output that may hold bytes that nobody has wr
 the case inconclusive.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, assert_never
 
@@ -35,7 +35,6 @@ from ligerdiag.model.schedule_view import ScheduleFacts, ScheduleView
 from ligerdiag.report.agreement import (
     compute_disagreements,
     explain_unknown_order,
-    find_undefined,
     list_explained,
     raise_shown,
 )
@@ -43,6 +42,7 @@ from ligerdiag.report.allowed.suppressions import Suppressions
 from ligerdiag.report.disagreement_causes import note_differences
 from ligerdiag.rules.registry import RULES, check_measured, find_undecided_rules, get_rule, list_ids
 from ligerdiag.rules.rule import BEYOND_EXPECTATION, Measured, RuleKind
+from ligerdiag.rules.undefined_outputs import find_undefined, mark_undefined
 from ligerdiag.text import suggest
 
 _EXPLAINS: Mapping[str, Verdict] = {rule.id: rule.explains for rule in RULES if rule.explains is not None}
@@ -469,20 +469,6 @@ def _identify(judged: Judged) -> dict[str, Any]:
     identity = {field.name: getattr(judged.identity, field.name) for field in fields(judged.identity)}
     taken = {name: getattr(judged, name) for name in ("seconds", "compile_seconds", "cached", "printed")}
     return {**identity, **taken}
-
-
-def mark_undefined(
-    outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
-) -> Mapping[str, Verdict]:
-    """Returns the verdicts, changed to `unknown` for each output that would count as right but has no defined value.
-
-    unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
-    """
-    undefined = {*find_undefined(findings), *unlooked}
-    return {
-        name: Verdict.UNKNOWN if name in undefined and verdict.is_right else verdict
-        for name, verdict in outputs.items()
-    }
 
 
 def mark_undefined_in_view(

@@ -11,7 +11,14 @@ from ligerdiag.analysis.verdict.merged_reads import MergedRead, find_merged_outp
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.dataflow import find_shortest_path, list_operands, look_through
-from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, iterate_user_frames, strip_tags
+from ligerdiag.hlo.module import (
+    HloInstruction,
+    HloModule,
+    find_reading_line,
+    find_user_line,
+    iterate_user_frames,
+    strip_tags,
+)
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
@@ -116,11 +123,9 @@ def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None =
         if place.line is not None:
             return place
     found = (read.reader,) if read.wrong is None else (read.wrong.occurrence.instruction, read.reader)
-    for instruction in found:
-        line = find_user_line(context.optimized, instruction)
-        if line is not None:
-            return ReadPlace(line=line, in_backward=is_in_backward(instruction))
-    return ReadPlace(line=None)
+    line = find_reading_line(context.optimized, found)
+    named = next((one for one in found if find_user_line(context.optimized, one) is not None), found[-1])
+    return ReadPlace(line=line, in_backward=line is not None and is_in_backward(named))
 
 
 def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:

@@ -12,6 +12,7 @@ import pytest
 
 import ligerdiag
 from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Attribution
 from ligerdiag.toolchains.toolchain import current_toolchain, worker_environment
 from tests.api.stablehlo_programs import (
     V,
@@ -67,6 +68,16 @@ def test_a_derivative_that_may_read_what_autodiff_saved_is_unknown_in_a_lowered_
     reasons = [line for line in report.coverage.not_covered if "from before or from after `double_in_place`" in line]
     assert bool(reasons) == (found == "unknown")
     assert not any("ligerdiag_barrier" in line for line in report.coverage.not_covered)
+
+
+def test_numbers_say_nothing_about_an_unknown_output_of_a_lowered_program(shared_cache: Path) -> None:
+    """Nobody knows whether program order is what the author means, so the numbers of program order are no measure."""
+    report = ligerdiag.check(lower(saved, V), cache_directory=shared_cache)
+    assert (report.outputs["0"].value, report.outputs["1"].value) == ("fresh", "unknown")
+    assert report.replay is not None
+    assert report.replay.outputs["0"].attribution is Attribution.FRESH
+    assert report.replay.outputs["1"].attribution is Attribution.UNDECIDED
+    assert report.replay.opaque is None
 
 
 def test_a_lowered_program_that_declares_its_write_is_fresh_on_each_target(shared_cache: Path) -> None:

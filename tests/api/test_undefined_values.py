@@ -11,7 +11,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.findings import Finding, Severity, Suppression, SuppressionKind, Verdict
 from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.report.status import mark_undefined
+from ligerdiag.rules.undefined_outputs import mark_undefined
 
 FILES = Path(__file__).parent / "undefined_values"
 

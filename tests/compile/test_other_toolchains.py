@@ -196,6 +196,18 @@ def test_the_newest_jax_judges_programs_without_jax_triton() -> None:
     assert {case.status for case in own} == {Status.EXPECTED}
 
 
+def test_under_the_newest_jax_an_argument_that_a_program_with_a_kernel_never_reads_is_dropped() -> None:
+    """jax-triton's rule for dropping a call is made for the JAX before."""
+    require("0.12")
+    program = CASES.parent / "tests" / "compile" / "programs" / "unread_beside_a_kernel.py"
+    report = check(CheckOptions(selectors=(str(program),), toolchain="0.12", replay=False))
+    memories = {case.id: case.memory for case in report.cases}
+    assert {name: [one.argument for one in memory.dropped] for name, memory in memories.items() if memory} == {
+        "dropped": ["old"],
+        "kept": [],
+    }
+
+
 @pytest.mark.parametrize("name", ["jax-0.7.2", "jax-0.8.2"])
 def test_a_release_of_jax_compiles_for_an_absent_gpu(name: str) -> None:
     require(name)

@@ -142,3 +142,17 @@ def test_a_buffer_in_another_layout_is_refused() -> None:
 )
 def test_calls_that_replay_computes_are_not_opaque(target: str, expected: bool) -> None:
     assert is_opaque(find_call(f'k = f32[4] custom-call(x), custom_call_target="{target}"')) is expected
+
+
+@pytest.mark.parametrize("size", [2, 8, 64])
+@pytest.mark.parametrize("uses", [(READ, WRITE), (UPDATE, WRITE)])
+def test_a_sum_shows_what_the_function_reads(size: int, uses: tuple[OpaqueUse, ...]) -> None:
+    """A change of all elements by one amount lets some elements rise and as many fall, but not by equal amounts."""
+    x = np.abs(draw(0, 16))
+    for number in range(64):
+        name = str(number)
+        one, two = (launch((READ, WRITE), [x + moved, np.zeros(size)], function=name)[1].sum() for moved in (0.0, 0.01))
+        assert abs(one - two) > 1e-9, number
+        held = np.full(size, 0.25)
+        own = [launch(uses, [held + moved, np.zeros(size)], function=name) for moved in (0.0, 0.01)]
+        assert all(abs(before.sum() - after.sum()) > 1e-9 for before, after in zip(*own, strict=True)), number

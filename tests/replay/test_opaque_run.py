@@ -1,5 +1,6 @@
 """Opaque functions tell fresh, stale and clobbered outputs apart, in small programs with every order of the schedule."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -292,6 +293,27 @@ def test_a_stale_predicate_shows_in_one_of_several_runs(runs_after: bool) -> Non
         found = replay(program, schedule, places, np.array([first, 1.5, 3, 4], np.float32))
         attributions.add(found.outputs["o1"].attribution.is_wrong)
     assert attributions == {not runs_after}
+
+
+@pytest.mark.parametrize("runs_after", [True, False])
+def test_a_comparison_with_0_of_what_a_call_computes_shows_which_contents_it_read(runs_after: bool) -> None:
+    """The predicate is about an output of a second call, which reads the first one's contents."""
+    lines = ["h_ld1 = f32[4] copy(x)", call("k_ld2", "h_ld1"), call("m_ld3", "h_ld1", "reads"),
+             "a_ld4 = f32[1] slice(m_ld3), slice={[0:1]}", "z = f32[] constant(0)", "b_ld5 = f32[] reshape(a_ld4)",
+             "p_ld6 = pred[] compare(b_ld5, z), direction=GT",
+             "r_ld7 = f32[4] conditional(p_ld6, x, x), true_computation=one, false_computation=two"]  # fmt: skip
+    program = parse_program("x = f32[4] parameter(0)", *lines, "t = (f32[4], f32[4]) tuple(k_ld2, r_ld7)",
+                            computations=BRANCHES)  # fmt: skip
+    plain = [re.sub(r"_ld\d+", "", line) for line in lines]
+    order = plain if runs_after else [plain[0], plain[2], plain[1], *plain[3:]]
+    text = "\n".join(["x = f32[4] parameter(0)", *order])
+    schedule = parse(f"{{\n{text}\nROOT t = (f32[4], f32[4]) tuple(k, r)\n}}", BRANCHES)
+    places = PLACES | {"a": 400, "b": 464, "z": (50, 0), "p": 528, "m": 720, "op": (0, 0), "tp": (0, 0), "on": 656}
+    found = [
+        replay(program, schedule, places | {"tn": 656}, np.array([first, 1.5, 3, 4], np.float32)).outputs["o1"]
+        for first in (0.2, 0.5, 2.0)
+    ]
+    assert any(one.attribution.is_wrong for one in found) is not runs_after
 
 
 BRANCHES = """one {

@@ -1,13 +1,25 @@
 """Numbers of opaque functions are evidence of their own: they may contradict a verdict, and never make one better."""
 
+from dataclasses import replace
+
 import pytest
 
-from ligerdiag.model.findings import Attribution, OpaqueReplay, OutputNumbers, Replay, ReplayState, Verdict
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.findings import (
+    Attribution,
+    Finding,
+    OpaqueReplay,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Severity,
+    Verdict,
+)
+from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.agreement import Agreement, compute_opaque_agreements, compute_replay_agreements
 from ligerdiag.report.status import conclude
 from ligerdiag.report.terminal.diagnostics import render_replay_word
 from ligerdiag.report.terminal.spans import compute_text
+from ligerdiag.report.terminal.summary import render_replays
 from tests.report.samples import make_judged
 
 
@@ -82,3 +94,69 @@ def test_the_row_of_a_case_says_what_opaque_functions_add(
     verdict: Verdict, opaque: Attribution, real: Attribution | None, state: ReplayState, expected: str
 ) -> None:
     assert compute_text(render_replay_word(report(verdict, opaque, real, state))) == expected
+
+
+@pytest.mark.parametrize(
+    ("verdict", "real", "expected"),
+    [
+        (Verdict.FRESH, Attribution.UNDECIDED, True),
+        (Verdict.STALE, Attribution.UNDECIDED, True),
+        (Verdict.UNKNOWN, Attribution.UNDECIDED, False),
+        (Verdict.FRESH, Attribution.FRESH, False),
+        (Verdict.UNKNOWN, None, True),
+    ],
+)
+def test_only_an_output_with_a_verdict_leaves_a_replay_open(
+    verdict: Verdict, real: Attribution | None, expected: bool
+) -> None:
+    replay = report(verdict, Attribution.FRESH, real).replay
+    assert replay is not None
+    assert replay.is_open({"y": verdict}) is expected
+
+
+UNWRITTEN = Finding(rule="LD013", severity=Severity.WARNING, message="`fill` leaves 2 elements unwritten")
+
+
+def conclude_undefined(outputs: dict[str, Verdict], undefined: tuple[str, ...]) -> CaseReport:
+    """Returns the report on a replay that has no numbers for the outputs that hold contents that nobody wrote."""
+    numbers = {
+        name: number(Attribution.UNDECIDED if name in undefined else Attribution.FRESH, distance=0.0)
+        for name in outputs
+    }
+    replay = Replay(state=ReplayState.DONE, outputs=numbers, reason="the first NaN is in `%fill`")
+    finding = replace(UNWRITTEN, outputs=undefined)
+    return conclude(make_judged("case", outputs=outputs, findings=(finding,)), replay=replay)
+
+
+def render_summary(case: CaseReport) -> list[str]:
+    report = CheckReport(cases=(case,), targets=("h100",), toolchain="default", seconds=1.0)
+    return [compute_text(line) for line in render_replays(report, width=None, verbose=False)]
+
+
+def test_the_report_says_why_no_replay_can_decide_about_contents_that_nobody_wrote() -> None:
+    case = conclude_undefined({"y": Verdict.FRESH}, ("y",))
+    assert case.outputs == {"y": Verdict.UNKNOWN}
+    assert compute_text(render_replay_word(case)) == "undefined"
+    assert render_summary(case) == [
+        "replayed: 1 of 1: 1 undefined",
+        "no replay can decide: `y` has no defined value, as `fill` leaves 2 elements unwritten (LD013) (`case` on h100)",
+    ]
+
+
+def test_an_output_beside_it_is_compared_as_ever() -> None:
+    case = conclude_undefined({"y": Verdict.FRESH, "z": Verdict.FRESH}, ("y",))
+    assert compute_text(render_replay_word(case)) == "agrees 1 of 2"
+    counted, why = render_summary(case)
+    assert counted == "replayed: 1 of 1: 1 agree"
+    assert why.startswith("no replay can decide: `y` has no defined value")
+
+
+def test_numbers_that_are_undecided_for_another_reason_keep_it() -> None:
+    case = report(Verdict.FRESH, Attribution.UNDECIDED, Attribution.UNDECIDED)
+    assert case.replay is not None
+    case = replace(case, replay=replace(case.replay, opaque=None, reason="the first NaN is in an argument"))
+    assert compute_text(render_replay_word(case)) == "undecided"
+    assert render_summary(case) == [
+        "replayed: 1 of 1: 1 undecided",
+        "undecided by replay: the first NaN is in an argument (`case` on h100)",
+    ]

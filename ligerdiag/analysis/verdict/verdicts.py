@@ -26,7 +26,7 @@ them makes an output right:
   donated arguments that XLA mixed up.
 - `inspection.coverage.join_inspections` handles a program whose order of operations is unknown: the possible programs
   may have different verdicts.
-- `report.status.mark_undefined` handles outputs that hold bytes which nobody wrote, or that no order of operations
+- `rules.undefined_outputs` handles outputs that hold bytes which nobody wrote, or that no order of operations
   defines.
 
 `reads` judges every read of an overwritten value, and uses the verdicts of `judge` for it, so that no read contradicts

@@ -6,9 +6,11 @@ each difference.
 
 import fcntl
 import importlib
+import inspect
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -50,17 +52,55 @@ def find_read(traced: Any) -> frozenset[int]:
     """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
     effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
 
-    traced: a `jax.stages.Traced`. Where a primitive does not fit this JAX, so that JAX itself could drop nothing either, all
-    arrays count as read.
+    traced: a `jax.stages.Traced`. A library may be made for another JAX, whose rules for dropping equations take other
+    arguments (jax-triton 0.4 under JAX 0.12): such a rule then gets its own. If JAX raises nevertheless, all arrays count as
+    read.
     """
     library: Any = importlib.import_module("jax.interpreters.partial_eval")
     jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
     try:
-        _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+        with _fit_rules(library.dce_rules):
+            _, used = library.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     except TypeError:
         used = [True] * len(jaxpr.invars)
     constants = len(used) - len(jaxpr.invars)
     return frozenset(number for number, is_used in enumerate(used[constants:]) if is_used)
+
+
+@contextmanager
+def _fit_rules(rules: dict[Any, Any]) -> Generator[None]:
+    """Replaces each of JAX's rules for dropping an equation that takes another number of arguments than those of JAX itself
+    by one that fits, inside the context.
+
+    A rule takes the outputs in use, since JAX 0.12 also which inputs are read afterwards, and the equation.
+    """
+    counts = {primitive: _count_arguments(rule) for primitive, rule in rules.items()}
+    own = Counter(counts[primitive] for primitive, rule in rules.items() if _is_of_jax(rule)).most_common(1)
+    wanted = own[0][0] if own else 2
+    others = {
+        primitive: rule for primitive, rule in rules.items() if counts[primitive] != wanted and not _is_of_jax(rule)
+    }
+    rules.update({primitive: _fit_rule(rule, counts[primitive]) for primitive, rule in others.items()})
+    try:
+        yield
+    finally:
+        rules.update(others)
+
+
+def _is_of_jax(rule: Any) -> bool:
+    return str(getattr(getattr(rule, "func", rule), "__module__", "")).startswith("jax.")
+
+
+def _count_arguments(rule: Any) -> int:
+    return len(inspect.signature(rule).parameters)
+
+
+def _fit_rule(rule: Any, count: int) -> Any:
+    def fitting(used: Any, *rest: Any) -> Any:
+        *_, equation = rest
+        return rule(used, equation) if count == 2 else rule(used, [True] * len(equation.invars), equation)
+
+    return fitting
 
 
 def _import_first(*names: str) -> Any:

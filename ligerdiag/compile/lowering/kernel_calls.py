@@ -240,18 +240,22 @@ def _walk_jaxprs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
     seen.add(id(jaxpr))
     yield jaxpr
     for equation in jaxpr.eqns:
-        if equation.primitive.name in PRIMITIVES:
-            continue
-        for value in equation.params.values():
-            for item in _listed(value):
-                if isinstance(item, jex_core.ClosedJaxpr):
-                    yield from _walk_jaxprs(item.jaxpr, seen)
-                elif isinstance(item, jex_core.Jaxpr):
-                    yield from _walk_jaxprs(item, seen)
+        if equation.primitive.name not in PRIMITIVES:
+            for sub in list_subprograms(equation):
+                yield from _walk_jaxprs(sub, seen)
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
+def list_subprograms(equation: Any) -> list[Any]:
+    """Returns the jaxprs among the parameters of an equation, without their constants."""
+    found: list[Any] = []
+    for value in equation.params.values():
+        items = cast("Sequence[Any]", value if isinstance(value, tuple | list) else (value,))
+        for item in items:
+            if isinstance(item, jex_core.ClosedJaxpr):
+                found.append(item.jaxpr)
+            elif isinstance(item, jex_core.Jaxpr):
+                found.append(item)
+    return found
 
 
 def _describe_equation(jaxpr: Any, index: int, equation: Any, given: Sequence[Any]) -> TracedCall:

@@ -5,16 +5,21 @@ for any other function that reads and writes the same buffers, apart from coinci
 a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
 moves them, and merged calls compute what each of them did. Element i of a buffer that a call writes becomes
 
-    0.5 + |(t mod 2) - 1|,  t = p[i] + D + sum over the read buffers b of the same length of c[b] x[b][i]
+    0.5 + |(t mod 2) - 1|,  t = p[i] + w[i] (D + sum over the read buffers b of the same length of c[b] x[b][i])
 
-where p[i] and c[b] are pseudo-random numbers, and the digest D is a mean over all elements of all read buffers, each
-with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, these are one of the x[b], with
-c[b] = 1. So
+where p[i], w[i] and c[b] are pseudo-random numbers, w[i] near 1, and the digest D is a mean over all elements of all
+read buffers, each with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, they are added
+to t, with a factor even nearer to 1. So
 
 - each element depends on each element that the call may read, and most of all on those at its own place;
+- a sum over the elements depends on them, too: where D changes, half of the elements may rise and half of them fall, but
+  not by equal amounts;
 - the function is continuous and its slopes are at most a little above 1, so that rounding errors do not grow by much
   when a loop repeats it, nor does it forget what it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
+
+A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
+values are smaller by 1: from -0.5 to 0.5.
 
 Integers become 0 to 15, booleans both. Only elements in the buffer's footprint, the span that the call may write, are
 written. The accesses are upper bounds: a call that might read a buffer is taken to read all of it, and one that might
@@ -44,6 +49,12 @@ _LARGEST = 1e3
 """Magnitude above which all floats that a call reads count as equal, infinities included."""
 _BESIDE = 0.125
 """Largest magnitude of c[b] for a buffer other than the one that is written."""
+_SPREAD = 0.25
+"""Largest distance of w[i] from 1."""
+_OWN_SPREAD = 1e-3
+"""Largest distance from 1 of the factor of a buffer's own old contents. It is small because a loop raises the factor to a
+high power.
+"""
 _INTEGERS = 16
 _BLOCK = 1 << 15
 """Number of elements that are computed at a time, so that they stay in the cache."""
@@ -120,6 +131,8 @@ class OpaqueRunner:
     """Whether calls leave an operand unchanged, unless an output shares its bytes."""
     salt: str = ""
     """Equal functions with another salt are other functions."""
+    signed: bool = False
+    """Whether the values have both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
         """Returns whether the instruction is one of the calls."""
@@ -149,12 +162,13 @@ class OpaqueRunner:
                 continue
             size = buffers[number].size
             beside = {n: _BESIDE * _draw(key, number, n) for n, b in read.items() if n != number and b.size == size}
-            if use.blends and held[number]:
-                beside[number] = 1.0
             start, stop = min(use.start, size), min(size if use.stop is None else use.stop, size)
             terms = [(factor, buffers[n]) for n, factor in beside.items()]
-            shift = digest + _draw(key, "shift", number)
-            made.append((buffers[number][start:stop], _compute(terms, shift, buffers[number], start, stop)))
+            shift, own = digest + _draw(key, "shift", number), use.blends and held[number]
+            values = _compute(terms, shift, buffers[number], start, stop, own=own)
+            if self.signed and values.dtype.kind in "fc":
+                values -= 1.0
+            made.append((buffers[number][start:stop], values))
         for target, values in made:
             target[...] = values
 
@@ -178,32 +192,44 @@ def _draw_noise() -> Array:
     return np.random.Generator(np.random.PCG64(20)).uniform(-1.0, 1.0, _BLOCK * 32)
 
 
-def _iterate_blocks(start: int, stop: int) -> Iterator[tuple[slice, Array]]:
-    """Yields ranges that cover the elements from `start` to `stop`, each with a fixed pseudo-random number from -1 to 1
+def _iterate_blocks(start: int, stop: int) -> Iterator[tuple[slice, Array, Array]]:
+    """Yields ranges that cover the elements from `start` to `stop`, each with two fixed pseudo-random numbers from -1 to 1
     for each element, by the element's number.
     """
     noise = _draw_noise()
+    most = noise.size - _BLOCK
     for block in range(start // _BLOCK, -(-stop // _BLOCK)):
-        first = block * 7919 % (noise.size - _BLOCK)
         low, high = max(start, block * _BLOCK), min(stop, (block + 1) * _BLOCK)
-        yield slice(low, high), noise[first + low - block * _BLOCK : first + high - block * _BLOCK]
+        first, second = (
+            noise[place + low - block * _BLOCK : place + high - block * _BLOCK]
+            for place in (block * 7919 % most, (block * 7919 + most // 2) % most)
+        )
+        yield slice(low, high), first, second
 
 
 def _compute_mean(buffer: Array) -> float:
     """Returns the mean of a buffer's elements, each with a pseudo-random weight."""
     return (
-        sum([float(np.dot(noise, _read(buffer[part]))) for part, noise in _iterate_blocks(0, buffer.size)])
+        sum([float(np.dot(noise, _read(buffer[part]))) for part, noise, _ in _iterate_blocks(0, buffer.size)])
         / buffer.size
     )
 
 
-def _compute(terms: Sequence[tuple[float, Array]], shift: float, target: Array, start: int, stop: int) -> Array:
-    """Returns new contents for the elements from `start` to `stop` of the buffer `target`."""
+def _compute(
+    terms: Sequence[tuple[float, Array]], shift: float, target: Array, start: int, stop: int, *, own: bool
+) -> Array:
+    """Returns new contents for the elements from `start` to `stop` of the buffer `target`. own: whether they depend on the
+    old ones at the same place.
+    """
     found = np.empty(max(0, stop - start), target.dtype)
-    for part, noise in _iterate_blocks(start, stop):
-        block = noise + shift
+    for part, noise, weights in _iterate_blocks(start, stop):
+        block = np.full(noise.size, shift)
         for factor, values in terms:
             block += factor * _read(values[part])
+        block *= 1.0 + _SPREAD * weights
+        block += noise
+        if own:
+            block += (1.0 + _OWN_SPREAD * weights) * _read(target[part])
         found[part.start - start : part.stop - start] = _fold(block, target.dtype)
     return found
 

@@ -17,8 +17,9 @@ If the
 schedule misses even the stale prediction by more than the original types explain, wrong numbers need not come from a
 hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
 
-If the schedule branches, there are several such comparisons, each with other functions (`count_draws`), and an output is
-wrong if it is so in one of them. None of these functions need take the branch that the kernels themselves take.
+If the schedule branches, there are several such comparisons, each with other functions (`count_draws`), half of them with
+functions of both signs, and an output is wrong if it is so in one of them. None of these functions need take the branch
+that the kernels themselves take.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +120,7 @@ def replay_opaquely(
         with np.errstate(all="ignore"):
             record = _compare(_Runs(programs, arguments, calls, cuts), cuts)
             for number in range(1, count_draws(programs.optimized)):
-                other = _Runs(programs, arguments, calls, cuts, salt=f"{number} ")
+                other = _Runs(programs, arguments, calls, cuts, salt=f"{number} ", signed=number % 2 == 1)
                 record = _join(record, _compare(other, cuts))
     except NotCoveredError as error:
         record = OpaqueReplay(state=ReplayState.NOT_COVERED, reason=str(error))
@@ -130,9 +131,16 @@ class _Runs:
     """The three runs of a case, and the schedule in isolated memory, which runs when it is first needed."""
 
     def __init__(
-        self, programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts, salt: str = ""
+        self,
+        programs: Programs,
+        arguments: Sequence[Array],
+        calls: OpaqueCalls,
+        cuts: Cuts,
+        *,
+        salt: str = "",
+        signed: bool = False,
     ) -> None:
-        self.programs, self._calls, self._cuts, self._salt = programs, calls, cuts, salt
+        self.programs, self._calls, self._cuts, self._salt, self._signed = programs, calls, cuts, salt, signed
         self._products = RememberedProducts(REMEMBERED_PRODUCTS)
         self._optimized = widen_module(programs.optimized)
         program = widen_module(programs.program)
@@ -144,7 +152,7 @@ class _Runs:
             for results in run_intended_and_stale(
                 program,
                 arguments,
-                OpaqueRunner(calls={one.id: one for one in calls.program}, salt=salt),
+                OpaqueRunner(calls={one.id: one for one in calls.program}, salt=salt, signed=signed),
                 devices=programs.signature.devices,
                 most=cuts.program,
                 multiply=self._products.multiply,
@@ -158,7 +166,10 @@ class _Runs:
             module=self._optimized,
             buffers=self.programs.buffers,
             kernels=OpaqueRunner(
-                calls={one.id: one for one in self._calls.optimized}, isolated=isolated, salt=self._salt
+                calls={one.id: one for one in self._calls.optimized},
+                isolated=isolated,
+                salt=self._salt,
+                signed=self._signed,
             ),
             devices=self.programs.signature.devices,
             most=self._cuts.optimized,

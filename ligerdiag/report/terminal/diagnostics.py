@@ -20,6 +20,7 @@ from ligerdiag.report.agreement import (
     contradicts_replay,
     find_unreached,
     find_unsteady,
+    is_undecidable,
 )
 from ligerdiag.report.relative_errors import compute_worst, is_blind, render_figure
 from ligerdiag.report.status import HAZARDOUS, compute_allowed_outputs
@@ -32,7 +33,7 @@ from ligerdiag.report.terminal.spans import (
     compute_wrapped,
     verdict_style,
 )
-from ligerdiag.report.terminal.summary import MAX_LOG_LINES
+from ligerdiag.report.terminal.summary import MAX_LOG_LINES, UNDEFINED
 from ligerdiag.text import join_words
 
 _STATES: Mapping[ReplayState, Style] = {
@@ -47,10 +48,11 @@ _GAP = Span("  ")
 
 def render_replay_word(case: CaseReport) -> Line:
     """Returns how the replay of the case compares with the verdicts: `agrees`, `agrees 3 of 4`, `lossy 0.25`,
-    `DISAGREES`, `undecided`, `too large` and the like; empty if there was no replay.
+    `DISAGREES`, `undecided`, `undefined`, `too large` and the like; empty if there was no replay.
 
     If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
     ran. `agrees, 1 cannot tell` means that the numbers of one latent output would be the same if it were stale.
+    `undefined` means that the program leaves all its outputs undefined, so that no numbers can decide.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
@@ -65,7 +67,10 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
     lossy = {
         name: compute_lost(replay, name) for name, n in replay.outputs.items() if n.attribution is Attribution.LOSSY
     }
-    word = _render_word(compute_replay_agreements(outputs, replay, findings), lossy)
+    agreements = compute_replay_agreements(outputs, replay, findings)
+    if is_undecidable(outputs, findings) and Agreement.DISAGREES not in agreements.values():
+        return (Span(UNDEFINED, Style.DOUBTFUL),)
+    word = _render_word(agreements, lossy)
     return (
         *word,
         *_render_blind(outputs, replay),

@@ -4,19 +4,27 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ligerdiag.ending import Ending
-from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity
+from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Noun, Status
-from ligerdiag.report.agreement import Agreement, compute_opaque_agreements, compute_replay_agreements
+from ligerdiag.report.agreement import (
+    Agreement,
+    compute_opaque_agreements,
+    compute_replay_agreements,
+    find_undecidable,
+    is_undecidable,
+)
 from ligerdiag.report.relative_errors import render_figure
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
 from ligerdiag.report.words.uncompared import explain_uncompared_reference
-from ligerdiag.rules.registry import list_ids
+from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import BEYOND_EXPECTATION
 from ligerdiag.source_text import compute_near
-from ligerdiag.text import count_of, join_words
+from ligerdiag.text import count_of, describe_names, join_words
 
 MAX_LOG_LINES = 12
+UNDEFINED = "undefined"
+"""The word for a replay of a program that leaves all its outputs undefined: no numbers can decide about them."""
 MAX_NOT_COVERED = 12
 
 _ALWAYS = (Status.EXPECTED, Status.UNEXPECTED, Status.INCONCLUSIVE, Status.ERROR)
@@ -34,6 +42,8 @@ _TOTALS: tuple[tuple[Status, str, Style], ...] = (
     (Status.NOT_CHECKED, "not run", Style.BAD),
 )
 _GOOD = tuple(status for status, _, style in _TOTALS if style not in (Style.BAD, Style.DOUBTFUL))
+_GROUPS = ("agree", "lossy", "disagree", UNDEFINED, "undecided")
+_LEAVE_UNKNOWN = frozenset(rule.id for rule in RULES if rule.explains is Verdict.UNKNOWN)
 _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
@@ -224,14 +234,17 @@ def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> 
     if states[ReplayState.FAILED]:
         counts[ReplayState.FAILED.value] = len(states[ReplayState.FAILED])
     counts[ReplayState.NOT_DONE.value] = len(states[ReplayState.NOT_DONE])
-    replayed = [f"{counts[word]} {word}" for word in ("agree", "lossy", "disagree", "undecided") if counts[word]]
+    replayed = [f"{counts[word]} {word}" for word in _GROUPS if counts[word]]
     not_replayed = [
         f"{counts[word]} {word}" for word in ("too large", "not covered", "failed", "not done") if counts[word]
     ]
     text = f"{len(done)} of {len(cases)}: " + "; ".join(", ".join(parts) for parts in (replayed, not_replayed) if parts)
     lines = list(compute_wrapped((Span("replayed: ", Style.STRONG), Span(text)), width, 4))
-    unsettled = [case for case in done if case.replay is not None and case.replay.reason]
+    explained = {id(case): reason for case in done if (reason := _explain_undecidable(case))}
+    unsettled = [case for case in done if id(case) not in explained and case.replay is not None and case.replay.reason]
     lines += _render_reasons("undecided by replay", _list_reasons(unsettled), width, verbose)
+    undefined = [(case, explained[id(case)]) for case in done if id(case) in explained]
+    lines += _render_reasons("no replay can decide", undefined, width, verbose)
     lines += _render_cuts(done, width, verbose)
     lines += _render_orders(done, width, verbose)
     if states[ReplayState.TOO_LARGE]:
@@ -341,8 +354,8 @@ def _state(case: CaseReport) -> ReplayState:
 
 
 def _find_group(case: CaseReport) -> str:
-    """Returns the group in which the summary of the replays counts the case: `disagree`, `lossy`, `agree` or `undecided`,
-    by the first of these that holds for one of its outputs; a case without outputs is `undecided`.
+    """Returns the group in which the summary of the replays counts the case: `disagree`, `lossy`, `agree`, `undefined`
+    or `undecided`, by the first of these that holds for one of its outputs; a case without outputs is `undecided`.
     """
     assert case.replay is not None
     agreements = set(compute_replay_agreements(case.outputs, case.replay, case.findings).values())
@@ -350,7 +363,40 @@ def _find_group(case: CaseReport) -> str:
         return "disagree"
     if any(numbers.attribution is Attribution.LOSSY for numbers in case.replay.outputs.values()):
         return "lossy"
-    return "agree" if Agreement.AGREES in agreements else "undecided"
+    if Agreement.AGREES in agreements:
+        return "agree"
+    return UNDEFINED if is_undecidable(case.outputs, case.findings) else "undecided"
+
+
+def _explain_undecidable(case: CaseReport) -> str:
+    """Returns why no replay can decide about the outputs that this one leaves undecided: the program leaves them
+    undefined, or all are unknown for reasons that findings give. Empty if there are none, or if some are undecided for
+    another reason.
+    """
+    undecidable = find_undecidable(case.outputs, case.findings)
+    if case.outputs and not undecidable:
+        return _explain_unknown(case)
+    outputs = case.replay.outputs if case.replay is not None else {}
+    undecided = {name for name, numbers in outputs.items() if numbers.attribution is Attribution.UNDECIDED}
+    if not is_undecidable(case.outputs, case.findings) and (not undecided or not undecided <= undecidable.keys()):
+        return ""
+    names = [name for name in undecidable if name in undecided] or list(undecidable)
+    reasons = dict.fromkeys(f"{undecidable[name].message} ({undecidable[name].rule})" for name in names)
+    have = "has" if len(names) == 1 else "have"
+    return f"{describe_names(names, tuple(case.outputs))} {have} no defined value, as {join_words(list(reasons))}"
+
+
+def _explain_unknown(case: CaseReport) -> str:
+    """Returns the findings that make all outputs of the case unknown, in a clause; empty if an output is not unknown, or
+    unknown without a finding.
+    """
+    found = [one for one in case.findings if one.rule in _LEAVE_UNKNOWN]
+    unknown = {name for one in found for name in one.outputs if case.outputs.get(name) is Verdict.UNKNOWN}
+    if unknown != case.outputs.keys():
+        return ""
+    names = "the output is" if len(unknown) == 1 else "the outputs are"
+    reasons = dict.fromkeys(f"{one.message} ({one.rule})" for one in found)
+    return f"{names} unknown whatever the numbers are, as {join_words(list(reasons))}"
 
 
 def _render_cuts(cases: list[CaseReport], width: int | None, verbose: bool) -> list[Line]:

@@ -1,0 +1,52 @@
+"""Outputs that the program leaves undefined: bytes that nobody wrote, or values that no order of operations fixes.
+
+Rules with `leaves_undefined` find them, some of them only in the numbers of a replay. Such an output has the verdict
+`unknown`, and no replay can decide about it, because no value is the intended one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ligerdiag.model.findings import Finding, Replay, Verdict
+from ligerdiag.rules.registry import RULES, check_measured
+from ligerdiag.rules.rule import Measured
+
+_LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
+
+
+def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
+    """Returns the name of each output whose value the program leaves undefined, with the first finding that says so.
+
+    A finding that a suppression allows does not count, because who wrote the suppression accepts any value.
+    """
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.rule in _LEAVE_UNDEFINED and finding.suppressed is None:
+            for name in finding.outputs:
+                found.setdefault(name, finding)
+    return found
+
+
+def mark_undefined(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
+) -> Mapping[str, Verdict]:
+    """Returns the verdicts, changed to `unknown` for each output that would count as right but has no defined value.
+
+    unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
+    """
+    undefined = {*find_undefined(findings), *unlooked}
+    return {
+        name: Verdict.UNKNOWN if name in undefined and verdict.is_right else verdict
+        for name, verdict in outputs.items()
+    }
+
+
+def compute_replayed_verdicts(
+    outputs: Mapping[str, Verdict], findings: tuple[Finding, ...], replay: Replay
+) -> Mapping[str, Verdict]:
+    """Returns the verdicts that hold once the program is replayed: those of the analysis, but for the outputs that the
+    replay shows to be undefined.
+
+    outputs, findings: those of the analysis alone. replay: one that may have been done or not.
+    """
+    measured = Measured(outputs=outputs, findings=findings, replay=replay, device=None)
+    return mark_undefined(outputs, check_measured(measured).findings)
