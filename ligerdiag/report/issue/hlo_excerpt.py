@@ -1,0 +1,134 @@
+"""Cuts out of a schedule the lines that a bug report is about: the call, the value that it overwrites, and the readers, in
+the order of the schedule, each with its bytes in XLA's buffer assignment.
+
+The excerpt has every instruction that the finding names. Of the rest it has, as long as there is room, the computations of
+the fusions among them, and the instructions that lead from the readers to a wrong output.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ligerdiag.model.findings import Finding
+from ligerdiag.model.schedule_view import ScheduleView, ValueBytes
+
+MOST_LINES = 25
+"""Most lines of an excerpt, headers of computations and ellipses included."""
+_MOST_CHARACTERS = 200
+"""Most characters of an instruction; the end of a longer one is cut."""
+_NAME = re.compile(r"%([A-Za-z0-9_][\w.$\-]*)")
+_DEFINED = re.compile(r"\s*(?:ROOT )?%(\S+) = ")
+_CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%([\w.$\-]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Module:
+    """The lines of a module, and where in them a name is defined."""
+
+    lines: Sequence[str]
+    defined: Mapping[str, int]
+    """From the name of an instruction to the index of its line."""
+    homes: Sequence[int]
+    """From the index of a line to that of the header of its computation; -1 for lines outside of one."""
+    computations: Mapping[str, int]
+    """From the name of a computation to the index of its header."""
+
+
+def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
+    """Returns the lines of the excerpt, `MOST_LINES` at most; empty if the module has none of the instructions that the
+    finding names.
+    """
+    module = _index_lines(view.text)
+    chosen: set[int] = set()
+    for names in _rank_names(view, finding, module):
+        wanted = chosen | {module.defined[name] for name in names if name in module.defined}
+        if len(_compose(wanted, module, view.places)) <= MOST_LINES:
+            chosen = wanted
+    return tuple(_compose(chosen, module, view.places))
+
+
+def _index_lines(lines: Sequence[str]) -> _Module:
+    defined: dict[str, int] = {}
+    computations: dict[str, int] = {}
+    homes: list[int] = []
+    home = -1
+    for number, line in enumerate(lines):
+        if found := _DEFINED.match(line):
+            defined.setdefault(found[1], number)
+        elif line.endswith("{"):
+            home = number
+            if name := _NAME.search(line):
+                computations[name[1]] = number
+        homes.append(home)
+        if line == "}":
+            home = -1
+    return _Module(lines=lines, defined=defined, homes=homes, computations=computations)
+
+
+def _rank_names(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
+    """Yields groups of names, the most important first; a group is shown as a whole or not at all."""
+    parts = finding.parts or (finding,)
+    for name in dict.fromkeys(name for part in (finding, *parts) for name in part.instructions):
+        yield (name,)
+    said = [text for part in (finding, *parts) for _, text in part.evidence]
+    named = list(dict.fromkeys(name for text in said for name in _NAME.findall(text)))
+    for name in named:
+        yield (name.rstrip("."),)
+    shown = dict.fromkeys((*(name for part in parts for name in part.instructions), *named))
+    for name in shown:
+        yield from _list_inner(name, module)
+    for name in shown:  # a call inside of a fusion: the instruction that runs it
+        yield from _list_callers(name, module)
+    steps = {step.id: step.name.removeprefix("%") for step in view.steps}
+    for output in view.outputs:
+        if output.name in finding.outputs:
+            for step in output.path:
+                yield (steps.get(step, ""),)
+
+
+def _list_inner(name: str, module: _Module) -> Iterator[Sequence[str]]:
+    """Yields the names of the instructions that a fusion or a loop consists of, as one group for each computation."""
+    line = module.lines[module.defined[name]] if name in module.defined else ""
+    for called in _CALLED.findall(line):
+        home = module.computations.get(called)
+        if home is not None and " fusion(" in line:
+            yield [inner for inner, at in module.defined.items() if module.homes[at] == home]
+
+
+def _list_callers(name: str, module: _Module) -> Iterator[Sequence[str]]:
+    home = module.homes[module.defined[name]] if name in module.defined else -1
+    for called, header in module.computations.items():
+        if header == home:
+            called_there = re.compile(rf"=%{re.escape(called)}(?![\w.$\-])")
+            yield from ((one,) for one, at in module.defined.items() if called_there.search(module.lines[at]))
+
+
+def _compose(chosen: set[int], module: _Module, places: Mapping[str, tuple[ValueBytes, ...]]) -> list[str]:
+    found: list[str] = []
+    for home in sorted({module.homes[number] for number in chosen}):
+        found.append(_cut(module.lines[home]))
+        last = home
+        for number in sorted(one for one in chosen if module.homes[one] == home):
+            if number > last + 1:
+                found.append("  ...")
+            found.append(_cut(module.lines[number]) + _describe_bytes(number, module, places))
+            last = number
+        if last + 1 < len(module.lines) and module.lines[last + 1] != "}":
+            found.append("  ...")
+        found.append("}")
+    return found
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_CHARACTERS else line[: _MOST_CHARACTERS - 4] + " ..."
+
+
+def _describe_bytes(number: int, module: _Module, places: Mapping[str, tuple[ValueBytes, ...]]) -> str:
+    """Returns a comment with the bytes of the values that an instruction defines; empty if it defines none of its own."""
+    name = _DEFINED.match(module.lines[number])
+    found = places.get(name[1], ()) if name else ()
+    said = [
+        f"{f'{one.index} ' if one.index else ''}allocation {one.allocation}, offset {one.offset}, size {one.size}"
+        for one in found
+    ]
+    return f"  // {'; '.join(said)}" if said else ""

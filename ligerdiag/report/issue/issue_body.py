@@ -1,0 +1,296 @@
+"""Renders the body of a bug report as Markdown: what is wrong, the program, expected and actual values, the versions, the
+lines of the schedule, what changes the result, and how to reproduce it.
+
+Everything in it was measured or computed in this run. Numbers come from a replay on the CPU or from a device, and the text
+says from which; what was not tried is named as not tried. The body has none of our own words: it is for people who
+maintain XLA, JAX, jax-triton or a kernel, and have never heard of ligerdiag.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite, isnan
+
+from ligerdiag.model.findings import Attribution, DeviceRun, Finding, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.report import CaseReport
+from ligerdiag.package_metadata import compute_version
+from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.report.issue.hlo_excerpt import render_excerpt
+from ligerdiag.report.issue.issue_subject import IssueSubject
+from ligerdiag.report.issue.issue_words import IssueWords, describe_subject
+from ligerdiag.report.issue.safe_markdown import render_prose, strip_folders
+from ligerdiag.report.markdown import render_block, render_code, render_table
+from ligerdiag.report.relative_errors import compute_worst, render_figure
+from ligerdiag.report.rule_page import compute_rule_address
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.text import join_words, render_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSource:
+    """The program that shows the bug."""
+
+    name: str
+    """Name of its file, without folders."""
+    text: str
+    is_standalone: bool = False
+    """Whether the file runs without ligerdiag, and checks its own result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueFacts:
+    """What a bug report needs beside the report of a run."""
+
+    program: ProgramSource | None
+    """None if the module was compiled elsewhere."""
+    versions: Mapping[str, str]
+    """From the name of a package to its version; `python` is one of them."""
+    system: str = ""
+    """The operating system and the processor, such as `Linux x86_64`."""
+    xla_flags: str = ""
+    """The environment variable XLA_FLAGS with which the program was compiled."""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The compiler options that were set besides, by name."""
+    device_count: int = 1
+    attached: tuple[str, ...] = ()
+    """Names of the files to attach."""
+    commands: tuple[str, ...] = ()
+    """The commands that reproduce the result."""
+    bisections: tuple[Bisection, ...] = ()
+    """What was tried to change the result."""
+
+
+_FOLDED_FROM = 60
+"""Number of lines from which on the program is folded."""
+_MOST_PROGRAM_LINES = 400
+_MOST_OUTPUTS = 6
+_MOST_LOG_LINES = 30
+_TRIED = {
+    Axis.PASSES: "XLA's passes",
+    Axis.FLAGS: "XLA's flags",
+    Axis.TARGETS: "other GPUs",
+    Axis.TOOLCHAINS: "other versions",
+}
+"""The axes of `bisect` that may change the result of an unchanged program, and what they vary."""
+
+
+def render_issue(subject: IssueSubject, facts: IssueFacts) -> str:
+    """Returns the body of a bug report with a final newline; its first line is the title."""
+    case, finding = subject.case, subject.finding
+    words = describe_subject(subject)
+    parts = [
+        f"# {render_prose(words.title)}",
+        *map(render_prose, words.sentences),
+        *_render_program(facts),
+        "## Expected and actual",
+        *_render_values(case, finding),
+        "## Versions",
+        render_block(_list_versions(case, facts)),
+        *_render_schedule(case, finding, facts),
+        "## What changes it",
+        *_render_changes(facts.bisections),
+        *_render_commands(facts, case),
+        "## To whom",
+        f"To {_address(words, finding)}. {render_prose(words.reason)}",
+        _render_origin(finding),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _address(words: IssueWords, finding: Finding | None) -> str:
+    kernel = f" {render_code(finding.kernel)}" if finding is not None and finding.kernel else ""
+    return f"{words.addressee.value}{kernel if words.addressee.value.endswith('kernel') else ''}"
+
+
+def _render_program(facts: IssueFacts) -> list[str]:
+    heading, program = "## Program", facts.program
+    if program is None:
+        return [heading, "The module was compiled elsewhere; this report has no program, only the module."]
+    lines = program.text.expandtabs().splitlines()
+    name = render_code(program.name)
+    if len(lines) > _MOST_PROGRAM_LINES:
+        return [heading, f"{name} has {len(lines)} lines: attach the file, or reduce it with `ligerdiag reduce`."]
+    block = render_block(lines, "python")
+    if len(lines) > _FOLDED_FROM:
+        block = f"<details><summary>{len(lines)} lines</summary>\n\n{block}\n\n</details>"
+    if program.is_standalone:
+        return [heading, f"{name} needs nothing but the packages below, and checks its own result:", block]
+    return [heading, f"{name}; the function runs without ligerdiag, which only its `Case` needs:", block]
+
+
+def _render_values(case: CaseReport, finding: Finding | None) -> list[str]:
+    if finding is None:
+        log = strip_folders(case.log_tail).splitlines()[-_MOST_LOG_LINES:]
+        said = f"Expected: the program compiles for {render_code(case.target)}. Actual: {render_code(case.error)}"
+        return [said, *([render_block(log)] if log else [])]
+    parts = [*_render_replay(case, finding), *_render_device(case.device, finding)]
+    memory = case.memory
+    if memory is not None and memory.copied and not finding.outputs:
+        parts.append(f"Each call of the program copies {render_bytes(memory.copied)}; a copy is not in the program.")
+    return parts
+
+
+def _render_replay(case: CaseReport, finding: Finding) -> list[str]:
+    replay = case.replay
+    if replay is None:
+        return ["No numbers: nothing was executed, and what is said here follows from the schedule alone."]
+    if replay.state is not ReplayState.DONE:
+        why = f" ({render_code(replay.reason)})" if replay.reason else ""
+        return [f"No numbers from the CPU: {replay.state.value}{why}. What is said here follows from the schedule alone."]
+    numbers = _choose_numbers(replay, finding)
+    if not numbers:
+        return ["The outputs have the expected values on the inputs of this run; the schedule shows what is wrong."]
+    heading = ("output", "dtype and shape", "element", "expected", "actual", "relative error", "tolerance")
+    rows = [_list_cells(name, one) for name, one in list(numbers.items())[:_MOST_OUTPUTS]]
+    left = [f"… and {len(numbers) - _MOST_OUTPUTS} more outputs."] if len(numbers) > _MOST_OUTPUTS else []
+    cut = ["Of the most expensive loop only the first iterations ran."] if replay.cut else []
+    return [render_table(heading, rows), *left, _WHERE_FROM, *cut]
+
+
+_WHERE_FROM = (
+    "Both were computed on the CPU, not on a GPU. *Expected* is the program, one operation after the other, every write of "
+    "a kernel visible to what comes after it. *Actual* is XLA's optimized module, one instruction after the other in the "
+    "order of its schedule, on the bytes of its buffer assignment. The element is the one that differs most; the error is "
+    "that of the whole output, `||actual - expected|| / ||expected||`, and rounding explains up to the tolerance."
+)
+
+
+def _choose_numbers(replay: Replay, finding: Finding) -> Mapping[str, OutputNumbers]:
+    """Returns the numbers of the wrong outputs that the finding reaches; of all wrong outputs if it names none."""
+    wrong = {name: one for name, one in replay.outputs.items() if one.attribution not in _RIGHT}
+    return {name: one for name, one in wrong.items() if not finding.outputs or name in finding.outputs}
+
+
+_RIGHT = (Attribution.FRESH, Attribution.UNDECIDED)
+
+
+def _list_cells(name: str, numbers: OutputNumbers) -> tuple[str, ...]:
+    worst = numbers.worst
+    place = ("", "", "", "")
+    if worst is not None:
+        shape = f"{worst.dtype}[{','.join(map(str, worst.shape))}]"
+        index = f"[{', '.join(map(str, worst.index))}]" if worst.index else "the value"
+        place = (render_code(shape, in_table=True), index, _render_value(worst.intended), _render_value(worst.actual))
+    return (
+        render_code(name, in_table=True),
+        *place,
+        render_figure(numbers.error),
+        render_figure(numbers.tolerance),
+    )
+
+
+def _render_value(value: float) -> str:
+    if isfinite(value):
+        return f"{value:.7g}"
+    return "NaN" if isnan(value) else ("inf" if value > 0 else "-inf")
+
+
+def _render_device(device: DeviceRun | None, finding: Finding) -> list[str]:
+    if device is None:
+        return ["Nothing of it was run on a GPU."]
+    name = render_code(device.device)
+    if device.error:
+        return [f"On a GPU it could not be run: {render_code(device.error)}"]
+    names = [one for one in device.outputs if not finding.outputs or one in finding.outputs] or list(device.outputs)
+    rows = [
+        (
+            render_code(one, in_table=True),
+            render_figure(compute_worst(device.outputs[one].errors)),
+            render_figure(device.outputs[one].tolerance),
+        )
+        for one in names[:_MOST_OUTPUTS]
+    ]
+    said = f"Run on {device.count} {name}, compiled there; the largest error of {device.runs} runs for each set of inputs:"
+    return [said, render_table(("output", "relative error", "tolerance"), rows)]
+
+
+def _list_versions(case: CaseReport, facts: IssueFacts) -> list[str]:
+    python = facts.versions.get("python", "")
+    packages = [f"{name} {version}" for name, version in facts.versions.items() if name != "python"]
+    system = ", ".join(one for one in (facts.system, f"Python {python}" if python else "") if one)
+    several = f", {facts.device_count} devices" if facts.device_count > 1 else ""
+    lines = [
+        ", ".join(packages),
+        f"compiled for {case.target}{several}, from a description of the GPU: none was there",
+        *([f"ran on {case.device.count} {case.device.device}"] if case.device is not None and case.device.device else []),
+        *([system] if system else []),
+        f"XLA_FLAGS: {facts.xla_flags or 'not set'}",
+    ]
+    if facts.options:
+        lines.append("compiler options: " + " ".join(f"{name}={value}" for name, value in facts.options.items()))
+    return [strip_folders(line) for line in lines if line]
+
+
+def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFacts) -> list[str]:
+    if finding is None or case.view is None:
+        return []
+    excerpt = render_excerpt(case.view, finding)
+    if not excerpt:
+        return []
+    attached = [name for name in facts.attached if not name.endswith(".py")]
+    whole = (
+        f"The whole module is in {join_words([render_code(name) for name in attached])}, attached."
+        if attached
+        else "`XLA_FLAGS=--xla_dump_to=DIR` writes the whole module."
+    )
+    said = "From XLA's optimized module, in the order of its schedule; the comments are from its buffer assignment."
+    return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
+
+
+def _render_changes(bisections: Sequence[Bisection]) -> list[str]:
+    lines = [line for one in bisections for line in _list_changes(one)]
+    missing = [what for axis, what in _TRIED.items() if axis not in {one.axis for one in bisections}]
+    return [
+        *(["\n".join(f"- {line}" for line in lines)] if lines else []),
+        *([f"Not tried: {join_words(missing)}."] if missing else []),
+    ]
+
+
+_WORDS = {"right": "right", "latent": "right, but nothing forces the order", "wrong": "wrong", "unknown": "undecided"}
+
+
+def _list_changes(bisection: Bisection) -> list[str]:
+    """Returns a line for each outcome of the trials along one axis, with the labels of the trials that had it."""
+    what = _TRIED.get(bisection.axis, bisection.axis.value)
+    if bisection.axis is Axis.PASSES:
+        found = [render_prose(f"{answer}.") for answer in bisection.answers]
+        return [f"{what}: {one}" for one in found] or [f"{what}: no pass was found to make the difference."]
+    by_word: dict[str, list[str]] = {}
+    for row in bisection.rows:
+        by_word.setdefault("could not be compiled" if row.error else _WORDS.get(row.word, row.word), []).append(row.label)
+    ended = ", as far as they were tried" if bisection.interrupted else ""
+    if len(by_word) == 1:
+        (word,) = by_word
+        return [f"{what}{ended}: none of {len(bisection.rows)} changes it, the result is {word} with each."]
+    return [f"{what}{ended}: {word} with {_name_some(labels)}." for word, labels in by_word.items()]
+
+
+_MOST_LABELS = 6
+
+
+def _name_some(labels: Sequence[str]) -> str:
+    shown = [render_code(label) for label in labels[:_MOST_LABELS]]
+    left = len(labels) - len(shown)
+    return join_words([*shown, *([f"{left} more"] if left else [])])
+
+
+def _render_commands(facts: IssueFacts, case: CaseReport) -> list[str]:
+    if not facts.commands:
+        return []
+    standalone = facts.program is not None and facts.program.is_standalone
+    gpu = "an" if case.target[:1] in "ah" else "a"
+    where = (
+        f"on {gpu} {case.target}, or another GPU, where the order may differ"
+        if standalone
+        else "with or without a GPU: ligerdiag compiles for one that is described to it"
+    )
+    return ["## To reproduce", f"{where[:1].upper()}{where[1:]}:", render_block(list(facts.commands), "sh")]
+
+
+def _render_origin(finding: Finding | None) -> str:
+    found = f"Found by ligerdiag {compute_version()}"
+    if finding is None:
+        return f"{found}."
+    rule = get_rule(finding.rule)
+    address = compute_rule_address(rule)
+    name = f"{rule.id} {rule.name}"
+    return f"{found}: {f'[{name}]({address})' if address else name}."
