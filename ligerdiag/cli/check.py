@@ -38,6 +38,7 @@ from ligerdiag.cli.output import (
     Outputs,
     parse_comparison_outputs,
     parse_outputs,
+    require_bisectable,
     require_html_directory,
     require_known_file,
     require_recordable,
@@ -54,12 +55,14 @@ from ligerdiag.cli.verbosity import Verbosity, parse_verbosity, show_progress
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
     from ligerdiag.api.last_run import RunPolicy
     from ligerdiag.model.report import CaseReport, CheckReport
+    from ligerdiag.report.comparisons import Bisection
 
 HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
 for every output whether it is computed from the values that the kernels wrote. Then
@@ -117,6 +120,8 @@ Examples:
   ligerdiag check --baseline schedules.json     after it: what moved?
   ligerdiag check --record-known known.json     on the first day: writes all findings
   ligerdiag check --known known.json            from then on: only new ones fail
+  ligerdiag check mine.py --format issue --bisect flags
+                                                the body of a bug report
   ligerdiag check mine.py --fix                 and the diffs that make it right
   ligerdiag check --autotune-results h100.pbtxt
                                                 as a tuned H100 would compile them
@@ -196,6 +201,15 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
             help="Print the N slowest cases, after the report, with the seconds of each phase; 0 prints all.",
         ),
     ] = None
+    axes: Annotated[
+        tuple[Axis, ...],
+        Option(
+            "--bisect",
+            metavar="AXIS",
+            help="With the format issue: also try what changes the result, of passes, flags, targets and toolchains; see "
+            "`ligerdiag bisect`. Repeatable.",
+        ),
+    ] = ()
     fix: Annotated[
         bool,
         Option("--fix", help="After the report, print the diffs that make the cases right; see `ligerdiag fix`."),
@@ -227,6 +241,7 @@ def run_check(line: CheckLine) -> None:
     outputs = parse_outputs(line.output, line.format)
     if line.fix:
         require_fixable(outputs)
+    require_bisectable(line.axes, outputs)
     if line.html is not None:
         require_html_directory(line.html)
     if line.record_file is not None:
@@ -235,6 +250,7 @@ def run_check(line: CheckLine) -> None:
         require_known_file(line.known_file)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
     options, fail_on, strict = _make_options(line, settings), settings.fail_on, settings.strict
+    options = replace(options, view=options.view or outputs.has(Format.ISSUE))
     with watch_for_end(line.time_limit):
         try:
             report = _check(line, options, settings, verbosity)
@@ -244,7 +260,16 @@ def run_check(line: CheckLine) -> None:
         if verbosity is Verbosity.VERBOSE:
             write_printed(report, outputs)
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
+        write_report(
+            report,
+            outputs,
+            verbosity=verbosity,
+            code=code,
+            fail_on=fail_on,
+            strict=strict,
+            bisections=_bisect(line, report, options, verbosity),
+            cache_directory=line.cache_directory,
+        )
         if line.statistics:
             write_statistics(report, outputs)
         if line.durations is not None:
@@ -288,7 +313,7 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     alone |= {"--record-known": line.known_file, "--known": line.known}
     alone |= {"--scheduler": line.scheduler, "--durations": line.durations}
-    alone |= {"--fix": line.fix or None}
+    alone |= {"--fix": line.fix or None, "--bisect": line.axes or None}
     alone |= {"-x": line.exit_first or None, "--last-failed": line.last_failed or None, "-q": line.quiet or None}
     for option, value in alone.items():
         if value is not None:
@@ -313,6 +338,17 @@ def _check(line: CheckLine, options: CheckOptions, settings: CommandSettings, ve
         from ligerdiag.sweep.cluster_check import check_on_cluster
 
         return check_on_cluster(options, line.scheduler, show or ignore_progress)
+
+
+def _bisect(
+    line: CheckLine, report: "CheckReport", options: CheckOptions, verbosity: Verbosity
+) -> "tuple[Bisection, ...]":
+    if not line.axes:
+        return ()
+    from ligerdiag import api
+
+    with show_progress(verbosity) as show:
+        return api.bisect_subject(report, line.axes, options, show)
 
 
 def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":
@@ -348,5 +384,5 @@ check = make_command(
     "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
     "cache_directory refresh replay replay_seconds replay_memory full rows orders opaque device config source_roots "
     "record_file baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose "
-    "statistics durations fix html data",
+    "statistics durations axes fix html data",
 )

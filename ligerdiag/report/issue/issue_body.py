@@ -135,7 +135,9 @@ def _render_replay(case: CaseReport, finding: Finding) -> list[str]:
         return ["No numbers: nothing was executed, and what is said here follows from the schedule alone."]
     if replay.state is not ReplayState.DONE:
         why = f" ({render_code(replay.reason)})" if replay.reason else ""
-        return [f"No numbers from the CPU: {replay.state.value}{why}. What is said here follows from the schedule alone."]
+        return [
+            f"No numbers from the CPU: {replay.state.value}{why}. What is said here follows from the schedule alone."
+        ]
     numbers = _choose_numbers(replay, finding)
     if not numbers:
         return ["The outputs have the expected values on the inputs of this run; the schedule shows what is wrong."]
@@ -199,7 +201,9 @@ def _render_device(device: DeviceRun | None, finding: Finding) -> list[str]:
         )
         for one in names[:_MOST_OUTPUTS]
     ]
-    said = f"Run on {device.count} {name}, compiled there; the largest error of {device.runs} runs for each set of inputs:"
+    said = (
+        f"Run on {device.count} {name}, compiled there; the largest error of {device.runs} runs for each set of inputs:"
+    )
     return [said, render_table(("output", "relative error", "tolerance"), rows)]
 
 
@@ -211,7 +215,11 @@ def _list_versions(case: CaseReport, facts: IssueFacts) -> list[str]:
     lines = [
         ", ".join(packages),
         f"compiled for {case.target}{several}, from a description of the GPU: none was there",
-        *([f"ran on {case.device.count} {case.device.device}"] if case.device is not None and case.device.device else []),
+        *(
+            [f"ran on {case.device.count} {case.device.device}"]
+            if case.device is not None and case.device.device
+            else []
+        ),
         *([system] if system else []),
         f"XLA_FLAGS: {facts.xla_flags or 'not set'}",
     ]
@@ -256,7 +264,9 @@ def _list_changes(bisection: Bisection) -> list[str]:
         return [f"{what}: {one}" for one in found] or [f"{what}: no pass was found to make the difference."]
     by_word: dict[str, list[str]] = {}
     for row in bisection.rows:
-        by_word.setdefault("could not be compiled" if row.error else _WORDS.get(row.word, row.word), []).append(row.label)
+        by_word.setdefault("could not be compiled" if row.error else _WORDS.get(row.word, row.word), []).append(
+            row.label
+        )
     ended = ", as far as they were tried" if bisection.interrupted else ""
     if len(by_word) == 1:
         (word,) = by_word

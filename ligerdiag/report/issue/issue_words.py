@@ -64,7 +64,9 @@ def describe_subject(subject: IssueSubject) -> IssueWords:
         return _describe_undeclared(finding, rule, case)
     match rule:
         case Rule(party=Party.XLA):
-            reason = "The call declares the write, or nothing is written behind XLA's back: XLA alone chose these bytes."
+            reason = (
+                "The call declares the write, or nothing is written behind XLA's back: XLA alone chose these bytes."
+            )
             return _describe(finding, rule, Addressee.XLA, reason)
         case Rule(party=Party.JAX) | Rule(kind=RuleKind.MIXED_DONATIONS):
             reason = "JAX passes XLA another program than the one that was written."
@@ -132,7 +134,9 @@ def _describe_undeclared(finding: Finding, rule: Rule, case: CaseReport) -> Issu
     elif rule.kind in _MISSED:
         title = f"{write}, and {outputs} {verb} computed from the old contents"
         where = "before the call" if rule.kind is RuleKind.EARLY_READ else "from other bytes, or computes it again"
-        second = f"XLA reads the value {where}, so {outputs} {verb} computed from the contents that the kernel replaces."
+        second = (
+            f"XLA reads the value {where}, so {outputs} {verb} computed from the contents that the kernel replaces."
+        )
     elif rule.kind is RuleKind.LATE_READ:
         title = f"{write}, and {outputs} {verb} computed from the new contents"
         needs = "needs" if len(finding.outputs) == 1 else "need"
