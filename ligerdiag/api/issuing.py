@@ -16,10 +16,11 @@ from ligerdiag.errors import ArtifactError, InputError, LigerdiagError
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress
+from ligerdiag.reduce.reduce_case import Reduced
 from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.report.issue import IssueFacts, ProgramSource, find_issue_subject, render_issue
-from ligerdiag.run_options import BisectOptions, CheckOptions
+from ligerdiag.run_options import BisectOptions, CheckOptions, ReduceOptions
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool
@@ -41,7 +42,7 @@ def describe_issue(
     program to show, by default the file that defines the case. Raises InputError if no case of the run has anything to
     report, or several have.
     """
-    subject = find_issue_subject(report)
+    subject = find_issue_subject(_drop_places(report))
     case = subject.case
     shown = program or _load_program(case, report)
     artifact = _load_artifact(case)
@@ -145,10 +146,25 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
         return shown
 
 
+def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
+    """Returns the options that check the reduced program, for a bug report. options: those of the reduction."""
+    return CheckOptions(
+        selectors=(reduced.case_file,),
+        targets=(options.target,),
+        toolchain=(options.toolchains or (DEFAULT,))[-1],
+        jobs=options.jobs,
+        timeout=options.timeout,
+        cache_directory=options.cache_directory,
+        bounds=options.bounds,
+        effects=options.effects,
+        view=True,
+    )
+
+
 _PLACE = re.compile(r" \([^()]*candidate_[0-9a-f]+\.py:\d+[^()]*\)")
 
 
-def drop_places(report: CheckReport) -> CheckReport:
+def _drop_places(report: CheckReport) -> CheckReport:
     """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has."""
 
     def drop(finding: Finding) -> Finding:

@@ -18,6 +18,7 @@ from ligerdiag.cli.exit_codes import (
 )
 from ligerdiag.cli.fix import print_fixes, require_fixable
 from ligerdiag.cli.options import (
+    Axes,
     BudgetOptions,
     CommandSettings,
     Config,
@@ -55,7 +56,6 @@ from ligerdiag.cli.verbosity import Verbosity, parse_verbosity, show_progress
 from ligerdiag.codec import pack_record
 from ligerdiag.ending import watch_for_end
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import DEFAULT_TARGETS, CheckOptions, Option, Targets
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
@@ -201,15 +201,7 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
             help="Print the N slowest cases, after the report, with the seconds of each phase; 0 prints all.",
         ),
     ] = None
-    axes: Annotated[
-        tuple[Axis, ...],
-        Option(
-            "--bisect",
-            metavar="AXIS",
-            help="With the format issue: also try what changes the result, of passes, flags, targets and toolchains; see "
-            "`ligerdiag bisect`. Repeatable.",
-        ),
-    ] = ()
+    axes: Axes = ()
     fix: Annotated[
         bool,
         Option("--fix", help="After the report, print the diffs that make the cases right; see `ligerdiag fix`."),
@@ -241,7 +233,7 @@ def run_check(line: CheckLine) -> None:
     outputs = parse_outputs(line.output, line.format)
     if line.fix:
         require_fixable(outputs)
-    require_bisectable(line.axes, outputs)
+    require_bisectable(line.axes, is_issue=outputs.has(Format.ISSUE))
     if line.html is not None:
         require_html_directory(line.html)
     if line.record_file is not None:

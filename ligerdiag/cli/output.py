@@ -93,13 +93,15 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
     sys.stderr.write(f"recorded {said}\n")
 
 
-def require_bisectable(axes: Sequence[Axis], outputs: "Outputs") -> None:
+def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
     """Raises InputError, before any work is done, for `--bisect` without the format `issue`, or along an axis that changes
     the program.
     """
+    if not axes:
+        return
     from ligerdiag.api.issuing import AXES
 
-    if axes and not outputs.has(Format.ISSUE):
+    if not is_issue:
         raise InputError("`--bisect` is for a bug report: add `--format issue`, or use `ligerdiag bisect`")
     for axis in axes:
         if axis not in AXES:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.schedule_view import ScheduleView, ValueBytes
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MutatedBuffer, ReadKind, ScheduleView
 
 MOST_LINES = 25
 """Most lines of an excerpt, headers of computations and ellipses included."""
@@ -32,22 +32,62 @@ class _Module:
     """From the index of a line to that of the header of its computation; -1 for lines outside of one."""
     computations: Mapping[str, int]
     """From the name of a computation to the index of its header."""
+    comments: Mapping[str, str]
+    """From the name of an instruction to what the excerpt says about it: its part in the finding, and its bytes."""
 
 
 def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
     """Returns the lines of the excerpt, `MOST_LINES` at most; empty if the module has none of the instructions that the
     finding names.
     """
-    module = _index_lines(view.text)
+    module = _index_lines(view.text, _list_comments(view, finding))
     chosen: set[int] = set()
     for names in _rank_names(view, finding, module):
         wanted = chosen | {module.defined[name] for name in names if name in module.defined}
-        if len(_compose(wanted, module, view.places)) <= MOST_LINES:
+        if len(_compose(wanted, module)) <= MOST_LINES:
             chosen = wanted
-    return tuple(_compose(chosen, module, view.places))
+    return tuple(_compose(chosen, module))
 
 
-def _index_lines(lines: Sequence[str]) -> _Module:
+def _list_comments(view: ScheduleView, finding: Finding) -> Mapping[str, str]:
+    names = {step.id: step.name.removeprefix("%") for step in view.steps}
+    said: dict[str, list[str]] = {}
+    for access in view.accesses:
+        buffer = view.buffers[access.buffer]
+        role = _describe_role(access, buffer)
+        if role and (buffer.kernel, buffer.operand) == (finding.kernel, finding.operand) and access.step in names:
+            said.setdefault(names[access.step], []).append(role)
+    for name, places in view.places.items():
+        said.setdefault(name, []).extend(
+            f"{f'{one.index} ' if one.index else ''}allocation {one.allocation}, offset {one.offset}, size {one.size}"
+            for one in places
+        )
+    return {name: "; ".join(dict.fromkeys(words)) for name, words in said.items()}
+
+
+_READS = {
+    ReadKind.FRESH: "reads the new contents",
+    ReadKind.ORIGINAL: "reads the old contents, as it should",
+    ReadKind.LATENT: "reads it; nothing orders it with the call",
+    ReadKind.STALE: "READS THE OLD CONTENTS",
+    ReadKind.CLOBBERED: "READS THE NEW CONTENTS",
+    ReadKind.UNKNOWN: "reads it",
+}
+"""From each kind of read to the comment on its line; wrong ones stand out."""
+
+
+def _describe_role(access: BufferAccess, buffer: MutatedBuffer) -> str:
+    """Returns the part of an instruction in the finding; empty for one that only puts another value into the same bytes."""
+    match access.kind:
+        case AccessKind.DEFINE:
+            return "the value that is overwritten"
+        case AccessKind.HIDDEN_WRITE:
+            return f"OVERWRITES OPERAND {buffer.operand}"
+        case _:
+            return _READS.get(access.read, "")
+
+
+def _index_lines(lines: Sequence[str], comments: Mapping[str, str]) -> _Module:
     defined: dict[str, int] = {}
     computations: dict[str, int] = {}
     homes: list[int] = []
@@ -62,7 +102,7 @@ def _index_lines(lines: Sequence[str]) -> _Module:
         homes.append(home)
         if line == "}":
             home = -1
-    return _Module(lines=lines, defined=defined, homes=homes, computations=computations)
+    return _Module(lines=lines, defined=defined, homes=homes, computations=computations, comments=comments)
 
 
 def _rank_names(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
@@ -103,7 +143,7 @@ def _list_callers(name: str, module: _Module) -> Iterator[Sequence[str]]:
             yield from ((one,) for one, at in module.defined.items() if called_there.search(module.lines[at]))
 
 
-def _compose(chosen: set[int], module: _Module, places: Mapping[str, tuple[ValueBytes, ...]]) -> list[str]:
+def _compose(chosen: set[int], module: _Module) -> list[str]:
     found: list[str] = []
     for home in sorted({module.homes[number] for number in chosen}):
         found.append(_cut(module.lines[home]))
@@ -111,7 +151,9 @@ def _compose(chosen: set[int], module: _Module, places: Mapping[str, tuple[Value
         for number in sorted(one for one in chosen if module.homes[one] == home):
             if number > last + 1:
                 found.append("  ...")
-            found.append(_cut(module.lines[number]) + _describe_bytes(number, module, places))
+            name = _DEFINED.match(module.lines[number])
+            comment = module.comments.get(name[1], "") if name else ""
+            found.append(_cut(module.lines[number]) + (f"  // {comment}" if comment else ""))
             last = number
         if last + 1 < len(module.lines) and module.lines[last + 1] != "}":
             found.append("  ...")
@@ -121,14 +163,3 @@ def _compose(chosen: set[int], module: _Module, places: Mapping[str, tuple[Value
 
 def _cut(line: str) -> str:
     return line if len(line) <= _MOST_CHARACTERS else line[: _MOST_CHARACTERS - 4] + " ..."
-
-
-def _describe_bytes(number: int, module: _Module, places: Mapping[str, tuple[ValueBytes, ...]]) -> str:
-    """Returns a comment with the bytes of the values that an instruction defines; empty if it defines none of its own."""
-    name = _DEFINED.match(module.lines[number])
-    found = places.get(name[1], ()) if name else ()
-    said = [
-        f"{f'{one.index} ' if one.index else ''}allocation {one.allocation}, offset {one.offset}, size {one.size}"
-        for one in found
-    ]
-    return f"  // {'; '.join(said)}" if said else ""

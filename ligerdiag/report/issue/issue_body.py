@@ -17,6 +17,7 @@ from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.report.issue.hlo_excerpt import render_excerpt
 from ligerdiag.report.issue.issue_subject import IssueSubject
 from ligerdiag.report.issue.issue_words import IssueWords, describe_subject
+from ligerdiag.report.issue.program_imports import uses_in_functions
 from ligerdiag.report.issue.safe_markdown import render_prose, strip_folders
 from ligerdiag.report.markdown import render_block, render_code, render_table
 from ligerdiag.report.relative_errors import compute_worst, render_figure
@@ -112,9 +113,15 @@ def _render_program(facts: IssueFacts) -> list[str]:
     block = render_block(lines, "python")
     if len(lines) > _FOLDED_FROM:
         block = f"<details><summary>{len(lines)} lines</summary>\n\n{block}\n\n</details>"
+    return [heading, f"{name} {_describe_needs(program)}:", block]
+
+
+def _describe_needs(program: ProgramSource) -> str:
     if program.is_standalone:
-        return [heading, f"{name} needs nothing but the packages below, and checks its own result:", block]
-    return [heading, f"{name}; the function runs without ligerdiag, which only its `Case` needs:", block]
+        return "needs only the packages below. Its assertion compares the two results, and should fail on a GPU"
+    if uses_in_functions(program.text, "ligerdiag"):
+        return "uses ligerdiag (`pip install ligerdiag`) in its functions"
+    return "imports ligerdiag only to declare the arguments; no function uses it"
 
 
 def _render_values(case: CaseReport, finding: Finding | None) -> list[str]:
@@ -287,13 +294,12 @@ def _render_commands(facts: IssueFacts, case: CaseReport) -> list[str]:
     if not facts.commands:
         return []
     standalone = facts.program is not None and facts.program.is_standalone
-    gpu = "an" if case.target[:1] in "ah" else "a"
     where = (
-        f"on {gpu} {case.target}, or another GPU, where the order may differ"
+        f"On a GPU such as {render_code(case.target)}; XLA may choose another order for another GPU:"
         if standalone
-        else "with or without a GPU: ligerdiag compiles for one that is described to it"
+        else "Without a GPU, as ligerdiag compiles for one that is described to XLA:"
     )
-    return ["## To reproduce", f"{where[:1].upper()}{where[1:]}:", render_block(list(facts.commands), "sh")]
+    return ["## To reproduce", where, render_block(list(facts.commands), "sh")]
 
 
 def _render_origin(finding: Finding | None) -> str:

@@ -5,6 +5,7 @@ an operand. So everything that follows from such a write goes to the author of t
 what XLA does to a declared write, or to a program without a kernel, goes to XLA.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,7 +30,6 @@ _OF_A_WRITE = frozenset(
 )
 """Kinds of rules whose findings are consequences of a write that the call does not declare."""
 _MOST_EVIDENCE = 3
-_MISSED = (RuleKind.EARLY_READ, RuleKind.COPY_READ)
 
 
 class Addressee(StrEnum):
@@ -115,56 +115,75 @@ def _describe(finding: Finding, rule: Rule, addressee: Addressee, reason: str) -
     )
 
 
+_MOVED = (
+    "A reader that XLA moves to the other side of the call, or that reads a copy, gets other contents than the program "
+    "means."
+)
+_CONSEQUENCES = {
+    RuleKind.DOUBLE_WRITE: (
+        "XLA merges and repeats values and calls that it takes for pure; here that changes what is written."
+    ),
+    RuleKind.CALLER_WRITE: "The bytes belong to the caller or to a constant, so the change outlives the program.",
+    RuleKind.RACE: "XLA runs readers of the operand at the same time as the call.",
+}
+
+
 def _describe_undeclared(finding: Finding, rule: Rule, case: CaseReport) -> IssueWords:
     call = finding.call
     assert call is not None
-    kernel, operand = f"`{finding.kernel}`", finding.operand
-    outputs = describe_names(finding.outputs, tuple(case.outputs))
-    verb = "is" if len(finding.outputs) == 1 else "are"
     target = f" (`{call.target}`)" if call.target else ""
     first = (
-        f"{kernel} stores to operand {operand} of its custom call{target}, and the call does not declare that: "
-        "`output_to_operand_aliasing` lacks the operand, and XLA takes it for one that is only read."
+        f"`{finding.kernel}` stores to operand {finding.operand} of its custom call{target}, and the call does not declare"
+        " that: `output_to_operand_aliasing` lacks the operand, and XLA takes it for one that is only read."
     )
-    write = f"{kernel} overwrites operand {operand} without declaring it"
-    is_test = rule.kind not in (RuleKind.LUCKY_READ, RuleKind.HIDDEN_WRITE) and finding.severity is not Severity.ERROR
-    if is_test or not finding.outputs:
-        title = f"{write}: {finding.message}" if rule.kind is not RuleKind.HIDDEN_WRITE else write
-        second = f"{_begin_upper(finding.message)}." if rule.kind is not RuleKind.HIDDEN_WRITE else _NO_READER
-    elif rule.kind in _MISSED:
-        title = f"{write}, and {outputs} {verb} computed from the old contents"
-        where = "before the call" if rule.kind is RuleKind.EARLY_READ else "from other bytes, or computes it again"
-        second = (
-            f"XLA reads the value {where}, so {outputs} {verb} computed from the contents that the kernel replaces."
-        )
-    elif rule.kind is RuleKind.LATE_READ:
-        title = f"{write}, and {outputs} {verb} computed from the new contents"
-        needs = "needs" if len(finding.outputs) == 1 else "need"
-        second = f"{_begin_upper(outputs)} {needs} the old contents, and XLA reads the operand after the call."
-    elif rule.kind is RuleKind.LUCKY_READ:
-        title = f"{write}, and nothing orders the readers of {outputs} with it"
-        second = (
-            f"{_begin_upper(outputs)} {verb} right in this schedule, but no dependence forces the order of the call and the "
-            "readers: another GPU, version or flag may order them the other way."
-        )
-    else:
-        title = f"{write}: {finding.message}"
-        second = f"{_begin_upper(finding.message)}."
+    title, second = _describe_consequence(finding, rule, case)
+    wrong = [name for name, verdict in case.outputs.items() if verdict.is_wrong]
+    more = [] if finding.outputs or not wrong else [f"{_begin_upper(_name(wrong, case))} {_agree(wrong)} wrong."]
     return IssueWords(
-        title=title,
-        sentences=(first, second),
+        title=f"`{finding.kernel}` overwrites operand {finding.operand} without declaring it{title}",
+        sentences=(first, second, *more),
         addressee=Addressee.JAX_TRITON if _is_in_jax_triton(call.line) else Addressee.CALLER,
         reason=(
-            "XLA may order, copy and merge what it knows as an operand that is only read. The call has to declare the "
-            f"write{f': {finding.help}' if finding.help else ''}."
+            "XLA may order, copy and merge what it knows as an operand that is only read, so the call has to declare the "
+            "write: jax-triton and Pallas have `input_output_aliases` and Refs for that."
         ),
     )
 
 
-_NO_READER = (
-    "Here no output is wrong. A reader that XLA moves to the other side of the call, or that reads a copy, gets other "
-    "contents than the program means."
-)
+def _describe_consequence(finding: Finding, rule: Rule, case: CaseReport) -> tuple[str, str]:
+    """Returns the end of the title, and the sentence on what XLA does because the write is not declared."""
+    names = finding.outputs
+    outputs, verb = _name(names, case), _agree(names)
+    is_certain = finding.severity is Severity.ERROR and names
+    match rule.kind:
+        case RuleKind.EARLY_READ | RuleKind.COPY_READ if is_certain:
+            where = "before the call" if rule.kind is RuleKind.EARLY_READ else "from other bytes, or computes it again"
+            said = (
+                f"XLA reads the value {where}, so {outputs} {verb} computed from the contents that the kernel replaces."
+            )
+            return f", and {outputs} {verb} computed from the old contents", said
+        case RuleKind.LATE_READ if is_certain:
+            need = "needs" if len(names) == 1 else "need"
+            said = f"{_begin_upper(outputs)} {need} the old contents, and XLA reads the operand after the call."
+            return f", and {outputs} {verb} computed from the new contents", said
+        case RuleKind.LUCKY_READ if names:
+            said = (
+                f"{_begin_upper(outputs)} {verb} right in this schedule, but no dependence forces the order of the call and"
+                " the readers: another GPU, version or flag may order them the other way."
+            )
+            return f", and nothing orders the readers of {outputs} with it", said
+        case RuleKind.HIDDEN_WRITE:
+            return "", _MOVED
+        case kind:
+            return f": {finding.message}", _CONSEQUENCES.get(kind, _MOVED)
+
+
+def _name(names: Sequence[str], case: CaseReport) -> str:
+    return describe_names(names, tuple(case.outputs))
+
+
+def _agree(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _begin_upper(text: str) -> str:
