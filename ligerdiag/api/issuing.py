@@ -13,7 +13,7 @@ from ligerdiag.api.comparing import bisect
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.errors import ArtifactError, InputError, LigerdiagError
-from ligerdiag.model.findings import Finding
+from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress
 from ligerdiag.reduce.reduce_case import Reduced
@@ -103,9 +103,14 @@ def bisect_subject(
 ) -> tuple[Bisection, ...]:
     """Returns what changes the result of the case that the bug report is about: a bisection along each axis.
 
-    options: those of the run. Raises InputError as `find_issue_subject` and `bisect` do.
+    options: those of the run. Raises InputError as `find_issue_subject` and `bisect` do, and if no output of the case is
+    wrong or unordered: trials are compared by the verdicts on outputs.
     """
     case = find_issue_subject(report).case
+    if not any(verdict.is_wrong or verdict is Verdict.LATENT for verdict in case.outputs.values()):
+        raise InputError(
+            f"`--bisect` compares the outputs of `{case.id}`, and the schedule makes none of them wrong: leave it out"
+        )
     selectors = (f"{case.source}::{case.id}" if case.source else case.id,)
     found: list[Bisection] = []
     for axis in axes:

@@ -52,7 +52,10 @@ def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
 def _list_comments(view: ScheduleView, finding: Finding) -> Mapping[str, str]:
     names = {step.id: step.name.removeprefix("%") for step in view.steps}
     said: dict[str, list[str]] = {}
+    writes = {(one.buffer, one.step) for one in view.accesses if one.kind is AccessKind.HIDDEN_WRITE}
     for access in view.accesses:
+        if access.kind is AccessKind.READ and (access.buffer, access.step) in writes:
+            continue  # the call itself
         buffer = view.buffers[access.buffer]
         role = _describe_role(access, buffer)
         if role and (buffer.kernel, buffer.operand) == (finding.kernel, finding.operand) and access.step in names:

@@ -10,10 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan
 
-from ligerdiag.model.findings import Attribution, DeviceRun, Finding, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.findings import (
+    VERDICT_ORDER,
+    Attribution,
+    DeviceRun,
+    Finding,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Verdict,
+)
 from ligerdiag.model.report import CaseReport
 from ligerdiag.package_metadata import compute_version
-from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.issue.hlo_excerpt import render_excerpt
 from ligerdiag.report.issue.issue_subject import IssueSubject
 from ligerdiag.report.issue.issue_words import IssueWords, describe_subject
@@ -23,6 +32,7 @@ from ligerdiag.report.markdown import render_block, render_code, render_table
 from ligerdiag.report.relative_errors import compute_worst, render_figure
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.rule import DecidedBy, RuleKind
 from ligerdiag.text import join_words, render_bytes
 
 
@@ -81,14 +91,14 @@ def render_issue(subject: IssueSubject, facts: IssueFacts) -> str:
     parts = [
         f"# {render_prose(words.title)}",
         *map(render_prose, words.sentences),
-        *_render_program(facts),
+        *_render_program(facts, finding),
         "## Expected and actual",
         *_render_values(case, finding),
         "## Versions",
         render_block(_list_versions(case, facts)),
         *_render_schedule(case, finding, facts),
         "## What changes it",
-        *_render_changes(facts.bisections),
+        *_render_changes(facts.bisections, finding),
         *_render_commands(facts, case),
         "## To whom",
         f"To {_address(words, finding)}. {render_prose(words.reason)}",
@@ -102,7 +112,7 @@ def _address(words: IssueWords, finding: Finding | None) -> str:
     return f"{words.addressee.value}{kernel if words.addressee.value.endswith('kernel') else ''}"
 
 
-def _render_program(facts: IssueFacts) -> list[str]:
+def _render_program(facts: IssueFacts, finding: Finding | None) -> list[str]:
     heading, program = "## Program", facts.program
     if program is None:
         return [heading, "The module was compiled elsewhere; this report has no program, only the module."]
@@ -113,15 +123,24 @@ def _render_program(facts: IssueFacts) -> list[str]:
     block = render_block(lines, "python")
     if len(lines) > _FOLDED_FROM:
         block = f"<details><summary>{len(lines)} lines</summary>\n\n{block}\n\n</details>"
-    return [heading, f"{name} {_describe_needs(program)}:", block]
+    return [heading, f"{name} {_describe_needs(program, finding)}:", block]
 
 
-def _describe_needs(program: ProgramSource) -> str:
+def _describe_needs(program: ProgramSource, finding: Finding | None) -> str:
     if program.is_standalone:
-        return "needs only the packages below. Its assertion compares the two results, and should fail on a GPU"
+        return f"needs only the packages below. {_describe_assertion(finding)}"
     if uses_in_functions(program.text, "ligerdiag"):
         return "uses ligerdiag (`pip install ligerdiag`) in its functions"
     return "imports ligerdiag only to declare the arguments; no function uses it"
+
+
+def _describe_assertion(finding: Finding | None) -> str:
+    """Returns what a reduced program does by itself."""
+    if finding is None:
+        return "It compiles the function, and should end with the error"
+    if get_rule(finding.rule).kind is RuleKind.COPY:
+        return "It asserts that the optimized module has no copy, and should fail on a GPU"
+    return "It compares the compiled function with its operations one after the other, and should fail on a GPU"
 
 
 def _render_values(case: CaseReport, finding: Finding | None) -> list[str]:
@@ -142,17 +161,53 @@ def _render_replay(case: CaseReport, finding: Finding) -> list[str]:
         return ["No numbers: nothing was executed, and what is said here follows from the schedule alone."]
     if replay.state is not ReplayState.DONE:
         why = f" ({render_code(replay.reason)})" if replay.reason else ""
-        return [
-            f"No numbers from the CPU: {replay.state.value}{why}. What is said here follows from the schedule alone."
-        ]
+        stand_in = _render_stand_in(replay, finding)
+        rest = "" if stand_in else " What is said here follows from the schedule alone."
+        return [f"No values from the CPU: {replay.state.value}{why}.{rest}", *stand_in]
     numbers = _choose_numbers(replay, finding)
     if not numbers:
-        return ["The outputs have the expected values on the inputs of this run; the schedule shows what is wrong."]
+        return [_explain_without_numbers(replay, finding)]
     heading = ("output", "dtype and shape", "element", "expected", "actual", "relative error", "tolerance")
     rows = [_list_cells(name, one) for name, one in list(numbers.items())[:_MOST_OUTPUTS]]
     left = [f"… and {len(numbers) - _MOST_OUTPUTS} more outputs."] if len(numbers) > _MOST_OUTPUTS else []
     cut = ["Of the most expensive loop only the first iterations ran."] if replay.cut else []
     return [render_table(heading, rows), *left, _WHERE_FROM, *cut]
+
+
+def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
+    """Returns what a finding without a wrong output says, as far as numbers can tell."""
+    rule = get_rule(finding.rule)
+    if rule.decided_by is DecidedBy.REPLAY or rule.leaves_undefined:
+        return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: nothing of the kind."
+    if rule.kind is RuleKind.COPY:
+        return "Expected: no copy. The copy is in the schedule; the values of the outputs are right."
+    names = finding.outputs or tuple(replay.outputs)
+    if any(replay.outputs[name].attribution is Attribution.UNDECIDED for name in names if name in replay.outputs):
+        return "The numbers of this run decide nothing; what is said here follows from the schedule alone."
+    return (
+        "On the inputs of this run, executed on the CPU in this schedule, the outputs have the expected values; what is said"
+        " here follows from the schedule alone."
+    )
+
+
+def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
+    """Returns what an execution with other functions in the place of the kernels shows; empty if there was none."""
+    opaque = replay.opaque
+    if opaque is None or opaque.state is not ReplayState.DONE:
+        return []
+    wrong = {name: one for name, one in opaque.outputs.items() if one.attribution not in _RIGHT}
+    said = [
+        f"{render_code(name)} by a relative error of {render_figure(one.error)}"
+        for name, one in wrong.items()
+        if not finding.outputs or name in finding.outputs
+    ]
+    if not said:
+        return []
+    kernels = join_words([render_code(name) for name in opaque.kernels])
+    return [
+        f"Executed on the CPU in this schedule, with a stand-in for {kernels} that reads and writes the same buffers, these"
+        f" are wrong: {join_words(said[:_MOST_OUTPUTS])}. The figures are those of the stand-in."
+    ]
 
 
 _WHERE_FROM = (
@@ -251,8 +306,8 @@ def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFact
     return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
 
 
-def _render_changes(bisections: Sequence[Bisection]) -> list[str]:
-    lines = [line for one in bisections for line in _list_changes(one)]
+def _render_changes(bisections: Sequence[Bisection], finding: Finding | None) -> list[str]:
+    lines = [line for one in bisections for line in _list_changes(one, finding)]
     missing = [what for axis, what in _TRIED.items() if axis not in {one.axis for one in bisections}]
     return [
         *(["\n".join(f"- {line}" for line in lines)] if lines else []),
@@ -260,34 +315,56 @@ def _render_changes(bisections: Sequence[Bisection]) -> list[str]:
     ]
 
 
-_WORDS = {"right": "right", "latent": "right, but nothing forces the order", "wrong": "wrong", "unknown": "undecided"}
+_WORDS = {
+    Verdict.FRESH: "right",
+    Verdict.LATENT: "right, though nothing forces the order,",
+    Verdict.UNKNOWN: "undecided",
+    Verdict.CLOBBERED: "wrong",
+    Verdict.STALE: "wrong",
+}
+_FAILED = "not compiled"
 
 
-def _list_changes(bisection: Bisection) -> list[str]:
-    """Returns a line for each outcome of the trials along one axis, with the labels of the trials that had it."""
+def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
+    """Returns a line for each result of the trials along one axis, with the labels of the trials that had it."""
     what = _TRIED.get(bisection.axis, bisection.axis.value)
-    if bisection.axis is Axis.PASSES:
-        found = [render_prose(f"{answer}.") for answer in bisection.answers]
-        return [f"{what}: {one}" for one in found] or [f"{what}: no pass was found to make the difference."]
-    by_word: dict[str, list[str]] = {}
-    for row in bisection.rows:
-        by_word.setdefault("could not be compiled" if row.error else _WORDS.get(row.word, row.word), []).append(
-            row.label
-        )
     ended = ", as far as they were tried" if bisection.interrupted else ""
-    if len(by_word) == 1:
-        (word,) = by_word
-        return [f"{what}{ended}: none of {len(bisection.rows)} changes it, the result is {word} with each."]
-    return [f"{what}{ended}: {word} with {_name_some(labels)}." for word, labels in by_word.items()]
+    if bisection.axis is Axis.PASSES:
+        found = [f"{what}{ended}: {render_prose(answer)}." for answer in bisection.answers]
+        return found or [f"{what}{ended}: no pass was found to make the difference."]
+    base, *others = [(row, _judge(row, finding)) for row in bisection.rows] or [(None, "")]
+    if base[0] is None:
+        return []
+    by_word: dict[str, list[str]] = {}
+    for row, word in others if bisection.axis is Axis.FLAGS else [base, *others]:
+        if row is not None:
+            by_word.setdefault(word, []).append(_name_row(row))
+    said = [f"{word} with {_name_some(labels, word == base[1])}" for word, labels in by_word.items()]
+    start = [f"{base[1]} without any"] if bisection.axis is Axis.FLAGS else []
+    return [f"{what}{ended}: {'; '.join((*start, *said))}."]
+
+
+def _judge(row: BisectionRow, finding: Finding | None) -> str:
+    """Returns the result of a trial for the outputs that the finding reaches; for all outputs if it names none."""
+    if row.error or not row.outputs:
+        return _FAILED
+    names = [name for name in row.outputs if finding is None or not finding.outputs or name in finding.outputs]
+    return _WORDS[max((row.outputs[name] for name in names or row.outputs), key=VERDICT_ORDER.index)]
+
+
+def _name_row(row: BisectionRow) -> str:
+    jax = row.cells.get("jax", "")
+    return f"{row.label} (jax {jax})" if jax and jax not in row.label else row.label
 
 
 _MOST_LABELS = 6
 
 
-def _name_some(labels: Sequence[str]) -> str:
-    shown = [render_code(label) for label in labels[:_MOST_LABELS]]
-    left = len(labels) - len(shown)
-    return join_words([*shown, *([f"{left} more"] if left else [])])
+def _name_some(labels: Sequence[str], is_usual: bool) -> str:
+    """Returns the labels of trials; only the number of those many that have the usual result."""
+    if is_usual and len(labels) > _MOST_LABELS:
+        return f"each of {len(labels)} others"
+    return join_words([render_code(label) for label in labels])
 
 
 def _render_commands(facts: IssueFacts, case: CaseReport) -> list[str]:

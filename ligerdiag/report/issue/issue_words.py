@@ -6,7 +6,7 @@ what XLA does to a declared write, or to a program without a kernel, goes to XLA
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ligerdiag.model.findings import Finding, Severity, SourceLine
@@ -56,6 +56,11 @@ class IssueWords:
 
 def describe_subject(subject: IssueSubject) -> IssueWords:
     """Returns the first lines of a report on a finding, or on an error of XLA."""
+    words = _describe_subject(subject)
+    return replace(words, title=_begin_upper(words.title))
+
+
+def _describe_subject(subject: IssueSubject) -> IssueWords:
     case, finding = subject.case, subject.finding
     if finding is None:
         return _describe_error(case)

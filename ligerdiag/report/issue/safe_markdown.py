@@ -6,6 +6,8 @@ from ligerdiag.report.markdown import render_code
 from ligerdiag.text import compute_printable
 
 _CODE = re.compile(r"`([^`]*)`")
+_NAME = re.compile(r"%[A-Za-z0-9_][\w.$\-]*[\w$]|[\w\-]+\.py:\d+|\{[\d,]*\}")
+"""A name that messages have without backticks: an instruction, a line of a file, the place of a value in a tuple."""
 _PLAIN = re.compile(r"[A-Za-z0-9 ,.;:'()%+=\-]*")
 _LINK = re.compile(r"www\.|:[^ ]")
 _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
@@ -17,9 +19,16 @@ def render_prose(text: str) -> str:
     If anything outside of the names could act as markup, a link or a mention, the whole sentence becomes one code span.
     """
     bare = strip_folders(compute_printable(text))
-    if not is_harmless(_CODE.sub("", bare)) or "`" in _CODE.sub("", bare):
+    parts = _CODE.split(bare)
+    words, names = [_NAME.split(part) for part in parts[::2]], [_NAME.findall(part) for part in parts[::2]]
+    if not all(is_harmless(word) for some in words for word in some):
         return render_code(bare)
-    return _CODE.sub(lambda found: render_code(found[1]), bare)
+    plain = [
+        "".join(map("".join, zip(some, (*map(render_code, found), ""), strict=True)))
+        for some, found in zip(words, names, strict=True)
+    ]
+    coded = [*map(render_code, parts[1::2]), ""]
+    return "".join(map("".join, zip(plain, coded, strict=True)))
 
 
 def is_harmless(text: str) -> bool:
