@@ -20,6 +20,7 @@ from ligerdiag.reduce.reduce_case import Reduced
 from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.report.issue import IssueFacts, ProgramSource, find_issue_subject, render_issue
+from ligerdiag.report.issue.program_imports import list_imports
 from ligerdiag.run_options import BisectOptions, CheckOptions, ReduceOptions
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
@@ -70,9 +71,20 @@ def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None
     if report.noun is not Noun.CASE or path.suffix != ".py":
         return None
     try:
-        return ProgramSource(name=path.name, text=path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read `{path}`: {error}") from error
+    return ProgramSource(name=path.name, text=text, others=_list_others(path, text, case.source_roots))
+
+
+def _list_others(path: Path, text: str, roots: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the modules that the program imports and that lie in its own project."""
+    folders = (path.parent, *map(Path, roots))
+    return tuple(
+        name
+        for name in list_imports(text)
+        if name != "ligerdiag" and any((one / f"{name}.py").is_file() or (one / name).is_dir() for one in folders)
+    )
 
 
 def _load_artifact(case: CaseReport) -> Artifact | None:
@@ -88,7 +100,8 @@ _PINNED = ("jax", "jax-triton", "triton")
 def _list_commands(program: ProgramSource, case: CaseReport, versions: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the commands that install the packages which the program imports, and run or check it."""
     cuda = next((found[1] for name in versions if (found := re.search(r"(cuda\d+)-plugin$", name))), "")
-    uses = {"jax": True, "jax-triton": "jax_triton" in program.text, "triton": "import triton" in program.text}
+    imports = list_imports(program.text)
+    uses = {name: name.replace("-", "_") in imports or bool(program.others) or name == "jax" for name in _PINNED}
     pins = [f"{name}=={versions[name]}" for name in _PINNED if name in versions and uses[name]]
     pins = [pin.replace("jax==", f"jax[{cuda}]==") if pin.startswith("jax==") and cuda else pin for pin in pins]
     if program.is_standalone:

@@ -16,6 +16,8 @@ MOST_LINES = 25
 """Most lines of an excerpt, headers of computations and ellipses included."""
 _MOST_CHARACTERS = 200
 """Most characters of an instruction; the end of a longer one is cut."""
+_FEW_FUSED = 6
+"""Most instructions of a fusion of which the excerpt shows the inside, unless the finding names one of them."""
 _NAME = re.compile(r"%([A-Za-z0-9_][\w.$\-]*)")
 _DEFINED = re.compile(r"\s*(?:ROOT )?%(\S+) = ")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%([\w.$\-]+)")
@@ -119,7 +121,9 @@ def _rank_names(view: ScheduleView, finding: Finding, module: _Module) -> Iterat
         yield (name.rstrip("."),)
     shown = dict.fromkeys((*(name for part in parts for name in part.instructions), *named))
     for name in shown:
-        yield from _list_inner(name, module)
+        for inner in _list_inner(name, module):
+            if len(inner) <= _FEW_FUSED or not shown.keys().isdisjoint(inner):
+                yield inner
     for name in shown:  # a call inside of a fusion: the instruction that runs it
         yield from _list_callers(name, module)
     steps = {step.id: step.name.removeprefix("%") for step in view.steps}

@@ -6,6 +6,7 @@ says from which; what was not tried is named as not tried. The body has none of 
 maintain XLA, JAX, jax-triton or a kernel, and have never heard of ligerdiag.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan
@@ -45,6 +46,8 @@ class ProgramSource:
     text: str
     is_standalone: bool = False
     """Whether the file runs without ligerdiag, and checks its own result."""
+    others: tuple[str, ...] = ()
+    """Names of modules of the same project that the file imports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,9 @@ def _render_program(facts: IssueFacts, finding: Finding | None) -> list[str]:
 def _describe_needs(program: ProgramSource, finding: Finding | None) -> str:
     if program.is_standalone:
         return f"needs only the packages below. {_describe_assertion(finding)}"
+    if program.others:
+        names = join_words([render_code(name) for name in program.others])
+        return f"imports {names} of the same project, which this report lacks (`ligerdiag reduce` makes one file of it)"
     if uses_in_functions(program.text, "ligerdiag"):
         return "uses ligerdiag (`pip install ligerdiag`) in its functions"
     return "imports ligerdiag only to declare the arguments; no function uses it"
@@ -197,7 +203,7 @@ def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
         return []
     wrong = {name: one for name, one in opaque.outputs.items() if one.attribution not in _RIGHT}
     said = [
-        f"{render_code(name)} by a relative error of {render_figure(one.error)}"
+        f"{render_code(name)} ({'not finite' if isnan(one.error) else f'relative error {render_figure(one.error)}'})"
         for name, one in wrong.items()
         if not finding.outputs or name in finding.outputs
     ]
@@ -330,7 +336,7 @@ def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
     what = _TRIED.get(bisection.axis, bisection.axis.value)
     ended = ", as far as they were tried" if bisection.interrupted else ""
     if bisection.axis is Axis.PASSES:
-        found = [f"{what}{ended}: {render_prose(answer)}." for answer in bisection.answers]
+        found = [f"{what}{ended}: {render_prose(_say_plainly(answer))}." for answer in bisection.answers]
         return found or [f"{what}{ended}: no pass was found to make the difference."]
     base, *others = [(row, _judge(row, finding)) for row in bisection.rows] or [(None, "")]
     if base[0] is None:
@@ -342,6 +348,22 @@ def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
     said = [f"{word} with {_name_some(labels, word == base[1])}" for word, labels in by_word.items()]
     start = [f"{base[1]} without any"] if bisection.axis is Axis.FLAGS else []
     return [f"{what}{ended}: {'; '.join((*start, *said))}."]
+
+
+_PLAIN_WORDS = {
+    r"\blatent, right by luck": "right in this order, which nothing forces",
+    r"\blatent\b": "right in an order that nothing forces",
+    r"\b(?:stale|clobbered)\b": "wrong",
+    r"\bfresh\b": "right",
+}
+
+
+def _say_plainly(answer: str) -> str:
+    """Returns an answer of a bisection without our words for verdicts; names in backticks stay."""
+    parts = answer.split("`")
+    for pattern, word in _PLAIN_WORDS.items():
+        parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _judge(row: BisectionRow, finding: Finding | None) -> str:

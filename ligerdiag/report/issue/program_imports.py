@@ -1,4 +1,4 @@
-"""Says for what a program needs a package: only at the level of its module, or in the functions that it runs."""
+"""Says what a program imports, and for what: only at the level of its module, or in the functions that it runs."""
 
 import ast
 
@@ -24,6 +24,26 @@ def uses_in_functions(text: str, package: str) -> bool:
                 pass
     definitions = [one for one in module.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     return any(_mentions(one, names, package) for one in definitions)
+
+
+def list_imports(text: str) -> tuple[str, ...]:
+    """Returns the names of the packages and modules that a program imports anywhere, without their submodules; empty if
+    the text is no Python.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: list[str] = []
+    for node in nodes:
+        match node:
+            case ast.Import(names=names):
+                found += [one.name for one in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module)
+            case _:
+                pass
+    return tuple(dict.fromkeys(name.partition(".")[0] for name in found))
 
 
 def _mentions(definition: ast.AST, names: set[str], package: str) -> bool:
