@@ -346,7 +346,7 @@ def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
         if row is not None:
             by_word.setdefault(word, []).append(_name_row(row))
     said = [f"{word} with {_name_some(labels, word == base[1])}" for word, labels in by_word.items()]
-    start = [f"{base[1]} without any"] if bisection.axis is Axis.FLAGS else []
+    start = [f"{base[1]} without any flag"] if bisection.axis is Axis.FLAGS else []
     return [f"{what}{ended}: {'; '.join((*start, *said))}."]
 
 
