@@ -353,6 +353,10 @@ def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":
     return RunPolicy(fails=fails, exit_first=line.exit_first, last_failed=line.last_failed)
 
 
+_FOR_PEOPLE = (Format.TERMINAL, Format.ISSUE)
+"""Formats that only people read."""
+
+
 def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, verbosity: Verbosity) -> None:
     """Writes a report that holds only the error, for programs that read reports; a person reads the line on stderr, and
     with `--verbose` what the user's code printed before.
@@ -363,10 +367,11 @@ def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Output
         from ligerdiag.report.terminal.printed_text import render_lines
 
         sys.stderr.write(render_lines("printed", error.printed))
-    readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
-    if outputs.shown is not Format.TERMINAL or readers:
+    readers = {path: form for path, form in outputs.files.items() if form not in _FOR_PEOPLE}
+    if outputs.shown not in _FOR_PEOPLE or readers:
         refusal, code = api.describe_refusal(options, error), ExitCode(error.exit_code)
-        asked = replace(outputs, files=readers)
+        shown = Format.TERMINAL if outputs.shown is Format.ISSUE else outputs.shown
+        asked = replace(outputs, shown=shown, files=readers)
         write_report(refusal, asked, verbosity=verbosity, code=code, fail_on=FailOn.NEVER, strict=False)
 
 

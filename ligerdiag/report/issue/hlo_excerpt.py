@@ -153,18 +153,19 @@ def _list_callers(name: str, module: _Module) -> Iterator[Sequence[str]]:
 def _compose(chosen: set[int], module: _Module) -> list[str]:
     found: list[str] = []
     for home in sorted({module.homes[number] for number in chosen}):
-        found.append(_cut(module.lines[home]))
-        last = home
-        for number in sorted(one for one in chosen if module.homes[one] == home):
+        inside = sorted(one for one in chosen if module.homes[one] == home)
+        found += [_cut(module.lines[home])] if home >= 0 else []
+        last = home if home >= 0 else inside[0] - 1
+        for number in inside:
             if number > last + 1:
                 found.append("  ...")
             name = _DEFINED.match(module.lines[number])
             comment = module.comments.get(name[1], "") if name else ""
             found.append(_cut(module.lines[number]) + (f"  // {comment}" if comment else ""))
             last = number
-        if last + 1 < len(module.lines) and module.lines[last + 1] != "}":
-            found.append("  ...")
-        found.append("}")
+        if home >= 0:
+            is_last = last + 1 >= len(module.lines) or module.lines[last + 1] == "}"
+            found += ["}"] if is_last else ["  ...", "}"]
     return found
 
 

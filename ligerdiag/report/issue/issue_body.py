@@ -118,7 +118,7 @@ def _address(words: IssueWords, finding: Finding | None) -> str:
 def _render_program(facts: IssueFacts, finding: Finding | None) -> list[str]:
     heading, program = "## Program", facts.program
     if program is None:
-        return [heading, "The module was compiled elsewhere; this report has no program, only the module."]
+        return [heading, "This report has no program, only the module that XLA made of it."]
     lines = program.text.expandtabs().splitlines()
     name = render_code(program.name)
     if len(lines) > _MOST_PROGRAM_LINES:
