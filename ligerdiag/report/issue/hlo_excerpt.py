@@ -44,7 +44,7 @@ def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
     """
     module = _index_lines(view.text, _list_comments(view, finding))
     chosen: set[int] = set()
-    for names in _rank_names(view, finding, module):
+    for names in (*_name_involved(finding), *_rank_others(view, finding, module)):
         wanted = chosen | {module.defined[name] for name in names if name in module.defined}
         if len(_compose(wanted, module)) <= MOST_LINES:
             chosen = wanted
@@ -110,16 +110,17 @@ def _index_lines(lines: Sequence[str], comments: Mapping[str, str]) -> _Module:
     return _Module(lines=lines, defined=defined, homes=homes, computations=computations, comments=comments)
 
 
-def _rank_names(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
-    """Yields groups of names, the most important first; a group is shown as a whole or not at all."""
-    parts = finding.parts or (finding,)
-    for name in dict.fromkeys(name for part in (finding, *parts) for name in part.instructions):
-        yield (name,)
-    said = [text for part in (finding, *parts) for _, text in part.evidence]
-    named = list(dict.fromkeys(name for text in said for name in _NAME.findall(text)))
-    for name in named:
-        yield (name.rstrip("."),)
-    shown = dict.fromkeys((*(name for part in parts for name in part.instructions), *named))
+def _name_involved(finding: Finding) -> list[Sequence[str]]:
+    """Returns a group of one name for each instruction that the finding names, the call first."""
+    parts = (finding, *finding.parts)
+    said = [text for part in parts for _, text in part.evidence]
+    named = [name.rstrip(".") for text in said for name in _NAME.findall(text)]
+    return [(name,) for name in dict.fromkeys((*(name for part in parts for name in part.instructions), *named))]
+
+
+def _rank_others(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
+    """Yields groups of names of other instructions, the most important first; a group is shown as a whole or not at all."""
+    shown = dict.fromkeys(name for (name,) in _name_involved(finding) if name in module.defined)
     for name in shown:
         for inner in _list_inner(name, module):
             if len(inner) <= _FEW_FUSED or not shown.keys().isdisjoint(inner):
@@ -127,7 +128,7 @@ def _rank_names(view: ScheduleView, finding: Finding, module: _Module) -> Iterat
     for name in shown:  # a call inside of a fusion: the instruction that runs it
         yield from _list_callers(name, module)
     steps = {step.id: step.name.removeprefix("%") for step in view.steps}
-    for output in view.outputs:
+    for output in view.outputs if shown else ():
         if output.name in finding.outputs:
             for step in output.path:
                 yield (steps.get(step, ""),)
