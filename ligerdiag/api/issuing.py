@@ -43,7 +43,7 @@ def describe_issue(
     program to show, by default the file that defines the case. Raises InputError if no case of the run has anything to
     report, or several have.
     """
-    subject = find_issue_subject(_drop_places(report))
+    subject = find_issue_subject(report if program is None else _rename_candidates(report, program.name))
     case = subject.case
     shown = program or _load_program(case, report)
     artifact = _load_artifact(case)
@@ -179,19 +179,35 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
     )
 
 
-_PLACE = re.compile(r" \([^()]*candidate_[0-9a-f]+\.py:\d+[^()]*\)")
+_CANDIDATE = r"[^\s`()]*candidate_[0-9a-f]+\.py(?::\d+)?"
+_PLACE = re.compile(rf" \([^()]*{_CANDIDATE}[^()]*\)")
+_FILE = re.compile(_CANDIDATE)
 
 
-def _drop_places(report: CheckReport) -> CheckReport:
-    """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has."""
+def _rename_candidates(report: CheckReport, name: str) -> CheckReport:
+    """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has.
 
-    def drop(finding: Finding) -> Finding:
+    name: the name of the file that everybody has, whose lines are others.
+    """
+
+    def rename(text: str) -> str:
+        return _FILE.sub(name, _PLACE.sub("", text))
+
+    def rename_in(finding: Finding) -> Finding:
         return replace(
             finding,
-            message=_PLACE.sub("", finding.message),
-            help=_PLACE.sub("", finding.help),
-            evidence=tuple((label, _PLACE.sub("", text)) for label, text in finding.evidence),
+            message=rename(finding.message),
+            help=rename(finding.help),
+            evidence=tuple((label, rename(text)) for label, text in finding.evidence),
         )
 
-    cases = tuple(replace(case, findings=tuple(map(drop, case.findings))) for case in report.cases)
+    cases = tuple(
+        replace(
+            case,
+            findings=tuple(map(rename_in, case.findings)),
+            error=rename(case.error),
+            log_tail=rename(case.log_tail),
+        )
+        for case in report.cases
+    )
     return replace(report, cases=cases)

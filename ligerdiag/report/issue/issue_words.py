@@ -30,6 +30,8 @@ _OF_A_WRITE = frozenset(
 )
 """Kinds of rules whose findings are consequences of a write that the call does not declare."""
 _MOST_EVIDENCE = 3
+_KERNEL_FAILS = "a kernel of case "
+"""The start of an error of Triton's."""
 
 
 class Addressee(StrEnum):
@@ -99,11 +101,16 @@ def _is_undeclared(finding: Finding, rule: Rule) -> bool:
 
 
 def _describe_error(case: CaseReport) -> IssueWords:
+    is_of_kernel = case.error.startswith(_KERNEL_FAILS)
     return IssueWords(
         title=f"compiling for {case.target} ends with an error: {case.error}",
         sentences=(f"The program below does not compile for {case.target}.",),
-        addressee=Addressee.XLA,
-        reason="The error comes out of the compile. If the log below names a kernel's own code, its author comes first.",
+        addressee=Addressee.KERNEL if is_of_kernel else Addressee.XLA,
+        reason=(
+            "Triton refuses the kernel, before XLA sees it."
+            if is_of_kernel
+            else "The error comes out of the compile. If the log names code of a kernel, its author comes first."
+        ),
     )
 
 
