@@ -144,6 +144,14 @@ def test_what_was_not_computed_is_not_claimed(changes: dict[str, object], said: 
     assert "|" not in text
 
 
+def test_a_change_of_the_caller_s_argument_is_told_in_numbers() -> None:
+    finding = make_stale(rule="LD009", outputs=(), message="`ce_kernel` overwrites the caller's argument `x`")
+    replay = make_replay({"loss": make_numbers()}, changed_inputs={"x": 0.5}, second_run={"loss": 0.25})
+    said = section(render(make_case(findings=(finding,), replay=replay)), "Expected and actual")
+    assert "50% of the argument `x` changed; `loss` is another one in a second execution" in said
+    assert "expected values" not in said
+
+
 def test_values_that_nobody_defines_are_never_called_right() -> None:
     finding = make_finding(rule="LD013", message="`k` leaves 3 of 8 elements of its output 0 unwritten")
     case = make_case(findings=(finding,), replay=make_replay({"bias": make_numbers()}), memory=make_memory())
@@ -258,6 +266,7 @@ def test_no_name_is_markup_and_no_path_is_shown() -> None:
     [
         ("`a` reads %b.1 (/home/me/x/train.py:3)", "`a` reads `%b.1` (`train.py:3`)"),
         ("output {1} of %c, at time 4", "output `{1}` of `%c`, at time 4"),
+        ("%a.1{0} and %b_", "`%a.1{0}` and `%b_`"),
         ("a `b` *c*", "``a `b` *c*``"),
         ("see http://evil", "`see http://evil`"),
         ("@ann", "`@ann`"),

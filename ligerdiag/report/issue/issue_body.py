@@ -183,6 +183,14 @@ def _render_replay(case: CaseReport, finding: Finding) -> list[str]:
 def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
     """Returns what a finding without a wrong output says, as far as numbers can tell."""
     rule = get_rule(finding.rule)
+    if rule.kind is RuleKind.CALLER_WRITE and (replay.changed_inputs or replay.second_run):
+        changed = [f"{share:.0%} of the argument {render_code(name)}" for name, share in replay.changed_inputs.items()]
+        again = [
+            f"{render_code(name)} is another one in a second execution (relative difference {render_figure(error)})"
+            for name, error in replay.second_run.items()
+        ]
+        said = [*([f"{join_words(changed)} changed"] if changed else []), *again]
+        return f"Executed on the CPU in this schedule, not on a GPU: {'; '.join(said)}. Expected: nothing of the kind."
     if rule.decided_by is DecidedBy.REPLAY or rule.leaves_undefined:
         return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: nothing of the kind."
     if rule.kind is RuleKind.COPY:

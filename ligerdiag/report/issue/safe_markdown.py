@@ -6,7 +6,7 @@ from ligerdiag.report.markdown import render_code
 from ligerdiag.text import compute_printable
 
 _CODE = re.compile(r"`([^`]*)`")
-_NAME = re.compile(r"%\w(?:[\w.$\-]*[\w$])?|[\w\-]+\.py:\d+|\{[\d,]*\}")
+_NAME = re.compile(r"%\w(?:[\w.$\-]*[\w$])?(?:\{[\d,]*\})?|[\w\-]+\.py:\d+|\{[\d,]*\}")
 """A name that messages have without backticks: an instruction, a line of a file, the place of a value in a tuple."""
 _PLAIN = re.compile(r"[A-Za-z0-9 ,.;:'()%+=\-]*")
 _LINK = re.compile(r"www\.|:[^ ]")
