@@ -71,9 +71,8 @@ def _describe_subject(subject: IssueSubject) -> IssueWords:
         return _describe_undeclared(finding, rule, case)
     match rule:
         case Rule(party=Party.XLA):
-            reason = (
-                "The call declares the write, or nothing is written behind XLA's back: XLA alone chose these bytes."
-            )
+            declared = "" if finding.call is None else ", and the call declares its write"
+            reason = f"XLA alone chose these bytes{declared}."
             return _describe(finding, rule, Addressee.XLA, reason)
         case Rule(party=Party.JAX) | Rule(kind=RuleKind.MIXED_DONATIONS):
             reason = "JAX passes XLA another program than the one that was written."
