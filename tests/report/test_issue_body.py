@@ -27,6 +27,7 @@ from ligerdiag.report.issue.hlo_excerpt import MOST_LINES, render_excerpt
 from ligerdiag.report.issue.program_imports import list_imports, uses_in_functions
 from ligerdiag.report.issue.safe_markdown import render_prose
 from tests.report.bisection_samples import make_bisection
+from tests.report.every_report import REPORTS
 from tests.report.html.view_samples import make_view
 from tests.report.samples import (
     make_case,
@@ -88,6 +89,23 @@ def test_a_title_says_what_follows_from_an_undeclared_write(changes: dict[str, o
     start = "# `ce_kernel` overwrites operand 0 without declaring it"
     assert text.splitlines()[0] == f"{start}{', ' if title.startswith('and') else ''}{title}"
     assert "To the author of the code that calls the kernel `ce_kernel`." in text
+
+
+def test_a_title_says_only_once_that_the_kernel_overwrites_something() -> None:
+    finding = make_stale(rule="LD009", outputs=(), message="`ce_kernel` overwrites a constant")
+    assert render(make_case(findings=(finding,))).splitlines()[0] == "# `ce_kernel` overwrites a constant"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_of_every_kind_is_either_one_bug_or_says_why_not(name: str) -> None:
+    try:
+        subject = find_issue_subject(REPORTS[name])
+    except InputError as refused:
+        assert str(refused).startswith(("there is nothing to report: ", "a bug report is about one case"))
+    else:
+        text = render_issue(subject, FACTS)
+        assert text.startswith("# ")
+        assert "\n## To whom\n" in text
 
 
 @pytest.mark.parametrize(

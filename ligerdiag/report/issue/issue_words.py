@@ -150,8 +150,11 @@ def _describe_undeclared(finding: Finding, rule: Rule, case: CaseReport) -> Issu
     title, second = _describe_consequence(finding, rule, case)
     wrong = [name for name, verdict in case.outputs.items() if verdict.is_wrong]
     more = [] if finding.outputs or not wrong else [f"{_begin_upper(_name(wrong, case))} {_agree(wrong)} wrong."]
+    is_said = title.startswith(f": `{finding.kernel}` overwrites ")
     return IssueWords(
-        title=f"`{finding.kernel}` overwrites operand {finding.operand} without declaring it{title}",
+        title=title[2:]
+        if is_said
+        else f"`{finding.kernel}` overwrites operand {finding.operand} without declaring it{title}",
         sentences=(first, second, *more),
         addressee=Addressee.JAX_TRITON if _is_in_jax_triton(call.line) else Addressee.CALLER,
         reason=(
