@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots bench bench-kernels llama-grid versions targets corpus fuzz fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check reports site site-version examples screenshots bench bench-kernels llama-grid versions targets corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -35,6 +35,10 @@ docs-check:
 	$(UV) run python -m tools.case_reference docs/case-fields.md --check
 	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
 	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json --check
+
+# The pages of docs/reports/ that a command can write: 80 seconds on two cores. Toolchains that are not there are not tried.
+reports:
+	$(UV) run python -m tools.written_reports
 
 # The documentation as a site, in site/; tests/docs/test_site.py builds it, too.
 site:

@@ -13,6 +13,7 @@ from ligerdiag.api.catalogue import (
 from ligerdiag.api.checking import check, describe_refusal, list_recordable, render_known_findings, render_record
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
+from ligerdiag.api.issuing import bisect_subject, describe_issue, make_reduced_check, print_module
 from ligerdiag.api.reducing import reduce
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.api.tuning_recorder import RecordedTuning, record_tuning
@@ -45,11 +46,13 @@ __all__ = [
     "ReduceOptions",
     "TuningOptions",
     "bisect",
+    "bisect_subject",
     "check",
     "compare",
     "compare_toolchains",
     "conclude",
     "create_toolchain",
+    "describe_issue",
     "describe_refusal",
     "diagnose_toolchain",
     "diff",
@@ -64,6 +67,8 @@ __all__ = [
     "load_baseline",
     "load_known",
     "load_target",
+    "make_reduced_check",
+    "print_module",
     "record_tuning",
     "reduce",
     "render_known_findings",

@@ -18,6 +18,7 @@ from ligerdiag.cli.exit_codes import (
 )
 from ligerdiag.cli.fix import print_fixes, require_fixable
 from ligerdiag.cli.options import (
+    Axes,
     BudgetOptions,
     CommandSettings,
     Config,
@@ -38,6 +39,7 @@ from ligerdiag.cli.output import (
     Outputs,
     parse_comparison_outputs,
     parse_outputs,
+    require_bisectable,
     require_html_directory,
     require_known_file,
     require_recordable,
@@ -60,6 +62,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 if TYPE_CHECKING:
     from ligerdiag.api.last_run import RunPolicy
     from ligerdiag.model.report import CaseReport, CheckReport
+    from ligerdiag.report.comparisons import Bisection
 
 HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
 for every output whether it is computed from the values that the kernels wrote. Then
@@ -118,6 +121,8 @@ Examples:
   ligerdiag check --baseline schedules.json     after it: what moved?
   ligerdiag check --record-known known.json     on the first day: writes all findings
   ligerdiag check --known known.json            from then on: only new ones fail
+  ligerdiag check mine.py --format issue --bisect flags
+                                                the body of a bug report
   ligerdiag check mine.py --fix                 and the diffs that make it right
   ligerdiag check --autotune-results h100.pbtxt
                                                 as a tuned H100 would compile them
@@ -197,6 +202,7 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
             help="Print the N slowest cases, after the report, with the seconds of each phase; 0 prints all.",
         ),
     ] = None
+    axes: Axes = ()
     fix: Annotated[
         bool,
         Option("--fix", help="After the report, print the diffs that make the cases right; see `ligerdiag fix`."),
@@ -228,6 +234,7 @@ def run_check(line: CheckLine) -> None:
     outputs = parse_outputs(line.output, line.format)
     if line.fix:
         require_fixable(outputs)
+    require_bisectable(line.axes, is_issue=outputs.has(Format.ISSUE))
     if line.html is not None:
         require_html_directory(line.html)
     if line.record_file is not None:
@@ -236,6 +243,7 @@ def run_check(line: CheckLine) -> None:
         require_known_file(line.known_file)
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
     options, fail_on, strict = _make_options(line, settings), settings.fail_on, settings.strict
+    options = replace(options, view=options.view or outputs.has(Format.ISSUE))
     with watch_for_end(line.time_limit):
         try:
             report = _check(line, options, settings, verbosity)
@@ -245,7 +253,16 @@ def run_check(line: CheckLine) -> None:
         if verbosity is Verbosity.VERBOSE:
             write_printed(report, outputs)
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
-        write_report(report, outputs, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
+        write_report(
+            report,
+            outputs,
+            verbosity=verbosity,
+            code=code,
+            fail_on=fail_on,
+            strict=strict,
+            bisections=_bisect(line, report, options, verbosity),
+            cache_directory=line.cache_directory,
+        )
         if line.statistics:
             write_statistics(report, outputs)
         if line.durations is not None:
@@ -289,7 +306,7 @@ def _run_comparison(line: CheckLine, toolchains: tuple[str, ...]) -> None:
     alone = {"--record": line.record_file, "--baseline": line.baseline, "--html": line.html, "--data": line.data}
     alone |= {"--record-known": line.known_file, "--known": line.known}
     alone |= {"--scheduler": line.scheduler, "--durations": line.durations}
-    alone |= {"--fix": line.fix or None}
+    alone |= {"--fix": line.fix or None, "--bisect": line.axes or None}
     alone |= {"-x": line.exit_first or None, "--last-failed": line.last_failed or None, "-q": line.quiet or None}
     for option, value in alone.items():
         if value is not None:
@@ -316,6 +333,17 @@ def _check(line: CheckLine, options: CheckOptions, settings: CommandSettings, ve
         return check_on_cluster(options, line.scheduler, show or ignore_progress)
 
 
+def _bisect(
+    line: CheckLine, report: "CheckReport", options: CheckOptions, verbosity: Verbosity
+) -> "tuple[Bisection, ...]":
+    if not line.axes:
+        return ()
+    from ligerdiag import api
+
+    with show_progress(verbosity) as show:
+        return api.bisect_subject(report, line.axes, options, show)
+
+
 def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":
     from ligerdiag.api.last_run import RunPolicy
 
@@ -324,6 +352,10 @@ def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":
         return code is not ExitCode.AS_EXPECTED
 
     return RunPolicy(fails=fails, exit_first=line.exit_first, last_failed=line.last_failed)
+
+
+_FOR_PEOPLE = (Format.TERMINAL, Format.ISSUE)
+"""Formats that only people read."""
 
 
 def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Outputs, verbosity: Verbosity) -> None:
@@ -336,10 +368,11 @@ def _write_refusal(error: LigerdiagError, options: CheckOptions, outputs: Output
         from ligerdiag.report.terminal.printed_text import render_lines
 
         sys.stderr.write(render_lines("printed", error.printed))
-    readers = {path: form for path, form in outputs.files.items() if form is not Format.TERMINAL}
-    if outputs.shown is not Format.TERMINAL or readers:
+    readers = {path: form for path, form in outputs.files.items() if form not in _FOR_PEOPLE}
+    if outputs.shown not in _FOR_PEOPLE or readers:
         refusal, code = api.describe_refusal(options, error), ExitCode(error.exit_code)
-        asked = replace(outputs, files=readers)
+        shown = Format.TERMINAL if outputs.shown is Format.ISSUE else outputs.shown
+        asked = replace(outputs, shown=shown, files=readers)
         write_report(refusal, asked, verbosity=verbosity, code=code, fail_on=FailOn.NEVER, strict=False)
 
 
@@ -349,5 +382,5 @@ check = make_command(
     "selectors targets exit_first last_failed format output jobs timeout time_limit select ignore fail_on strict "
     "cache_directory refresh replay replay_seconds replay_memory full rows orders opaque device config source_roots "
     "record_file baseline known_file known memory_budget copy_budget autotune_results toolchain scheduler quiet verbose "
-    "statistics durations fix html data",
+    "statistics durations axes fix html data",
 )

@@ -137,7 +137,7 @@ def _inspect(line: ModuleLine, outputs: Outputs, *, html: Path | None, time_limi
         effects=settings.config.effects,
         targets=parse_targets(line.targets),
         notes=settings.notes,
-        view=html is not None,
+        view=html is not None or outputs.has(Format.ISSUE),
     )
     with watch_for_end(time_limit):
         with show_progress(verbosity) as show:

@@ -15,6 +15,7 @@ import typer
 from ligerdiag.cli.exit_codes import FailOn
 from ligerdiag.cli.output import AnswerFormat, Format
 from ligerdiag.model.memory_limits import MemoryBudgets, parse_bytes
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import Option
 
 if TYPE_CHECKING:
@@ -136,6 +137,15 @@ ReportOutputs = Annotated[
         metavar="[FORMAT=]FILE",
         help="Write the report to a file, too: sarif=out.sarif. Repeatable. A FILE alone gets the format of its suffix "
         "(.json, .md, .sarif, .txt, .xml), or else of --format, and then standard output gets the table.",
+    ),
+]
+Axes = Annotated[
+    tuple[Axis, ...],
+    Option(
+        "--bisect",
+        metavar="AXIS",
+        help="With --format issue: also try what changes the result, of passes, flags, targets and toolchains; see "
+        "`ligerdiag bisect`. Repeatable.",
     ),
 ]
 Quiet = Annotated[

@@ -17,7 +17,7 @@ from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, Exi
 from ligerdiag.cli.verbosity import Verbosity, render_text
 from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, Noun
-from ligerdiag.report.comparisons import Bisection
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.text import count_of
 
 if TYPE_CHECKING:
@@ -91,6 +91,22 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
         left = len(report.cases) - recorded
         said = f"{recorded} schedules in {path}" + (f"; {left} could not be analysed" if left else "")
     sys.stderr.write(f"recorded {said}\n")
+
+
+def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
+    """Raises InputError, before any work is done, for `--bisect` without the format `issue`, or along an axis that changes
+    the program.
+    """
+    if not axes:
+        return
+    from ligerdiag.api.issuing import AXES
+
+    if not is_issue:
+        raise InputError("`--bisect` is for a bug report: add `--format issue`, or use `ligerdiag bisect`")
+    for axis in axes:
+        if axis not in AXES:
+            known = ", ".join(one.value for one in AXES)
+            raise InputError(f"expected one of {known} for --bisect but got {axis.value}, which changes the program")
 
 
 def require_known_file(path: Path) -> None:
@@ -317,6 +333,7 @@ class Format(StrEnum):
     GITHUB = "github"
     MARKDOWN = "markdown"
     CONCISE = "concise"
+    ISSUE = "issue"
 
 
 FORMATS: Mapping[str, Format] = {
@@ -336,6 +353,10 @@ class Outputs:
     shown: Format
     """The format on standard output."""
     files: Mapping[Path, Format]
+
+    def has(self, form: Format) -> bool:
+        """Returns whether any of the outputs is in this format."""
+        return form in (self.shown, *self.files.values())
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
@@ -361,31 +382,62 @@ def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
 
 
 def write_report(
-    report: CheckReport, outputs: Outputs, *, verbosity: Verbosity, code: ExitCode, fail_on: FailOn, strict: bool
+    report: CheckReport,
+    outputs: Outputs,
+    *,
+    verbosity: Verbosity,
+    code: ExitCode,
+    fail_on: FailOn,
+    strict: bool,
+    bisections: Sequence[Bisection] = (),
+    cache_directory: Path | None = None,
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
-    code, fail_on, strict: the exit code of the run, and the options that it depends on, which some formats name. With the
-    format `github`, also appends to the summary page of the job if there is one. Raises InputError about the first file
-    that could not be written.
+    code, fail_on, strict: the exit code of the run, and the options that it depends on, which some formats name.
+    bisections: for the format `issue`, which also writes the module beside its file. With the format `github`, also
+    appends to the summary page of the job if there is one. Raises InputError about the first output that could not be
+    written.
     """
 
     def render(form: Format) -> str:
-        return _render(report, form, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict)
+        return _render(
+            report, form, verbosity=verbosity, code=code, fail_on=fail_on, strict=strict, bisections=bisections
+        )
+
+    def write(path: Path, form: Format) -> None:
+        if form is Format.ISSUE:
+            _write_issue(report, path, bisections, cache_directory)
+        else:
+            write_atomically(path, render(form))
 
     troubles: list[InputError] = []
     for path, form in outputs.files.items():
-        _attempt(lambda path=path, form=form: write_atomically(path, render(form)), troubles)
+        _attempt(lambda path=path, form=form: write(path, form), troubles)
     if outputs.shown is Format.TERMINAL:
         _show_table(report, verbosity)
     else:
-        sys.stdout.write(render(outputs.shown))
+        _attempt(lambda: sys.stdout.write(render(outputs.shown)), troubles)
     summary = os.environ.get(SUMMARY, "")
-    if summary and Format.GITHUB in (outputs.shown, *outputs.files.values()):
+    if summary and outputs.has(Format.GITHUB):
         _attempt(lambda: _append(Path(summary), _render_summary(report, code)), troubles)
     if troubles:
         sys.stdout.flush()
         raise troubles[0]
+
+
+def _write_issue(
+    report: CheckReport, path: Path, bisections: Sequence[Bisection], cache_directory: Path | None
+) -> None:
+    """Writes the body of a bug report, and beside it the module to attach, whose name has the suffix `.hlo`."""
+    from ligerdiag import api
+
+    module = api.print_module(report, cache_directory)
+    attached = path.with_suffix(".hlo")
+    body = api.describe_issue(report, bisections=bisections, attached=(attached.name,) if module else ())
+    if module:
+        write_atomically(attached, module)
+    write_atomically(path, body)
 
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
@@ -435,7 +487,14 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _render(
-    report: CheckReport, form: Format, *, verbosity: Verbosity, code: ExitCode, fail_on: FailOn, strict: bool
+    report: CheckReport,
+    form: Format,
+    *,
+    verbosity: Verbosity,
+    code: ExitCode,
+    fail_on: FailOn,
+    strict: bool,
+    bisections: Sequence[Bisection],
 ) -> str:
     """Returns the report in a format for a file or a program: without colours, and with lines of any length."""
     from ligerdiag.report.case_places import find_repository
@@ -475,6 +534,10 @@ def _render(
             from ligerdiag.report.terminal.concise import render_concise
 
             return render_concise(report)
+        case Format.ISSUE:
+            from ligerdiag import api
+
+            return api.describe_issue(report, bisections=bisections)
         case _:
             assert_never(form)
 
@@ -504,7 +567,7 @@ def _append(path: Path, text: str) -> None:
         raise InputError(f"cannot write `{path}` of {SUMMARY}: {error.strerror or error}") from error
 
 
-def _attempt(write: Callable[[], None], troubles: list[InputError]) -> None:
+def _attempt(write: Callable[[], object], troubles: list[InputError]) -> None:
     try:
         write()
     except InputError as error:

@@ -4,12 +4,14 @@ difference between two toolchains.
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
 from ligerdiag.cli.options import (
+    Axes,
     Config,
     ReplayBounds,
     TimeLimit,
@@ -18,9 +20,12 @@ from ligerdiag.cli.options import (
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import require_writable, write_atomically
+from ligerdiag.cli.output import require_bisectable, require_writable, write_atomically
 from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.run_options import Option, ReduceOptions
+
+if TYPE_CHECKING:
+    from ligerdiag.reduce.reduce_case import Reduced
 
 HELP = """What is the smallest program that still shows it? Removes outputs, operations, loops,
 arguments and sizes of a case as long as the case still shows the same: the same finding
@@ -47,6 +52,8 @@ Examples:
   ligerdiag reduce mine.py --rule LD027 --output copied.py
   ligerdiag reduce mine.py --toolchains 0.6,default
   ligerdiag reduce mine.py --numbers --time-limit 600
+  ligerdiag reduce mine.py --format issue --bisect flags > issue.md
+                                                the body of a bug report
 
 \b
 Exit codes:
@@ -54,10 +61,22 @@ Exit codes:
 """
 
 
+class ReductionFormat(StrEnum):
+    """What `reduce` prints beside the files that it writes."""
+
+    TERMINAL = "terminal"
+    ISSUE = "issue"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReduceLine(ReplayBounds, ReduceOptions):
     """The options of `reduce`: what to keep, and where the program goes."""
 
+    format: Annotated[
+        ReductionFormat,
+        Option("--format", help="What standard output gets: a summary, or the body of a bug report in Markdown."),
+    ] = ReductionFormat.TERMINAL
+    axes: Axes = ()
     time_limit: TimeLimit = None
     config: Config = None
     quiet: Annotated[bool, Option("--quiet", "-q", help="Show no progress, only the result.")] = False
@@ -69,6 +88,7 @@ def run_reduce(line: ReduceLine) -> None:
     from ligerdiag.ending import Ending
 
     require_writable(line.output)
+    require_bisectable(line.axes, is_issue=line.format is ReductionFormat.ISSUE)
     settings = read_settings(line.config, fail_on=None, strict=None)
     options = fill_options(
         ReduceOptions,
@@ -81,22 +101,25 @@ def run_reduce(line: ReduceLine) -> None:
     def show(text: str) -> None:
         sys.stderr.write(text + "\n")
 
-    code = ExitCode.AS_EXPECTED
+    code, issue = ExitCode.AS_EXPECTED, ""
+    hlo = line.output.with_suffix(".hlo")
     try:
         with watch_for_end(line.time_limit):
             reduced, ending = api.reduce(options, None if line.quiet else show)
+            if line.format is ReductionFormat.ISSUE and ending is None:
+                issue = _describe_issue(line, options, reduced)
     except RunEnded as end:
         sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
         raise typer.Exit(find_ending_code(end.ending)) from end
     if ending is not None:
         code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
-    hlo = line.output.with_suffix(".hlo")
     write_atomically(line.output, reduced.text)
     written = [f"`{line.output}`"]
     if reduced.hlo:
         write_atomically(hlo, reduced.hlo)
         written.append(f"`{hlo}`")
-    sys.stdout.write(
+    sys.stdout.write(issue)
+    (sys.stderr if line.format is ReductionFormat.ISSUE else sys.stdout).write(
         f"kept:    {reduced.symptom.describe()}\n"
         f"before:  {reduced.before}\n"
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
@@ -107,9 +130,22 @@ def run_reduce(line: ReduceLine) -> None:
     raise typer.Exit(code)
 
 
+def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced") -> str:
+    """Returns the body of a bug report about the reduced program, which is judged as `ligerdiag check` does it."""
+    from ligerdiag import api
+    from ligerdiag.report.issue import ProgramSource
+
+    attached = (line.output.name, *([line.output.with_suffix(".hlo").name] if reduced.hlo else []))
+    program = ProgramSource(name=line.output.name, text=reduced.text, is_standalone=True)
+    check = api.make_reduced_check(reduced, options)
+    report = api.check(check)
+    bisections = api.bisect_subject(report, line.axes, check) if line.axes else ()
+    return api.describe_issue(report, bisections=bisections, attached=attached, program=program)
+
+
 reduce = make_command(
     ReduceLine,
     run_reduce,
-    "selector output rule numbers target toolchains jobs timeout time_limit cache_directory replay_seconds replay_memory"
-    " full config quiet",
+    "selector output format axes rule numbers target toolchains jobs timeout time_limit cache_directory replay_seconds"
+    " replay_memory full config quiet",
 )

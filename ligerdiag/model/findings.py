@@ -274,6 +274,21 @@ class ReplayState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorstElement:
+    """The element in which an output differs most from its intended value; the first one of several that are not
+    finite.
+    """
+
+    dtype: str
+    """Name of the output's dtype as NumPy has it, such as `bfloat16`."""
+    shape: tuple[int, ...]
+    """Shape of the output."""
+    index: tuple[int, ...]
+    intended: float
+    actual: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
     """How the numbers of one output compare with the intended ones, and with the stale ones, which a run computes in
     which no instruction sees a hidden write.
@@ -298,6 +313,8 @@ class OutputNumbers:
     """Whether the output has NaN in exactly the elements in which the stale numbers have it, and the intended ones are
     finite.
     """
+    worst: WorstElement | None = None
+    """None if the output is fresh or undecided, and for complex numbers."""
 
 
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:

@@ -315,6 +315,20 @@ class OutputView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueBytes:
+    """The bytes in which XLA's buffer assignment keeps a value that an instruction defines."""
+
+    index: str
+    """ShapeIndex of the value in the instruction's shape, such as `{1}`; empty if the shape is no tuple."""
+    allocation: int
+    """Index of the BufferAllocation."""
+    offset: int
+    """Bytes from the start of the allocation."""
+    size: int
+    """Number of bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
     """One module with its hidden writes, as the HTML report shows it."""
 
@@ -337,5 +351,9 @@ class ScheduleView:
     """Lines of HLO text of the optimized module, without metadata: computation by computation, in schedule order."""
     anchors: tuple[tuple[int, int], ...] = ()
     """(instruction id, index into `text`) of every step, for links from the step to its line."""
+    places: Mapping[str, tuple[ValueBytes, ...]] = field(default_factory=dict[str, tuple[ValueBytes, ...]])
+    """From the name of an instruction, without `%`, to the bytes of the values that it defines; empty without XLA's
+    buffer assignment.
+    """
     notes: tuple[str, ...] = ()
     """Limits of what the view shows, one line each."""

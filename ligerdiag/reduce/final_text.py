@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ligerdiag.reduce.program_text import print_function, print_head
 from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable
 from ligerdiag.reduce.symptom import Symptom, SymptomKind
+from ligerdiag.report.issue.safe_markdown import strip_folders
 
 _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
 
@@ -47,7 +48,7 @@ def print_file(program: Program, origin: ReductionOrigin) -> str:
 
 
 def _describe(origin: ReductionOrigin) -> str:
-    said = origin.symptom.describe()
+    said = strip_folders(origin.symptom.describe())
     text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
     text = "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
     if origin.errors:

@@ -45,6 +45,8 @@ class Reduced:
     errors: tuple[float, ...]
     """The relative error of each output of the reduced schedule when it is replayed on the CPU; empty if it was not."""
     seconds: float
+    case_file: str = ""
+    """Path of the file in which the reduced program was judged, as a case of ligerdiag."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,6 +179,7 @@ class CaseReducer:
             hlo=self._print_module(first),
             errors=origin.errors,
             seconds=perf_counter() - self._started,
+            case_file=judge.make_case(best).source.file,
         )
 
     def _replay_result(self, outcome: Outcome) -> tuple[float, ...]:

@@ -62,11 +62,11 @@ def render_code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{blank}{bare}{blank}{fence}"
 
 
-def render_block(lines: list[str]) -> str:
-    """Returns the lines as a fenced code block, whose fence is longer than any in the lines."""
+def render_block(lines: list[str], language: str = "text") -> str:
+    """Returns the lines as a fenced code block, whose fence is longer than any in the lines. language: for colours."""
     bare = [compute_printable(line) for line in lines]
     fence = "`" * max(3, max((_longest_run(line) for line in bare), default=0) + 1)
-    return "\n".join((f"{fence}text", *bare, fence))
+    return "\n".join((f"{fence}{language}", *bare, fence))
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -146,6 +146,10 @@ class RuleKind(StrEnum):
     """A note on a program that is right as written, unless its author means something else; it does not change the status
     of a case.
     """
+    UNKNOWN_EFFECT = "unknown effect"
+    """A custom call of which nobody knows what it overwrites: a doubt, and no mistake of anybody's."""
+    MIXED_DONATIONS = "mixed-up donations"
+    """Donated arguments that JAX and XLA let share one buffer, so that a reader of one gets another."""
     OTHER = "other"
 
 
@@ -222,6 +226,10 @@ class Rule:
     outputs of a finding (see `report.disagreement_causes`); NOBODY for all other rules.
     """
     kind: RuleKind = RuleKind.OTHER
+    for_maintainers: str = ""
+    """What a finding means, in the words of those who maintain XLA or JAX: the title of a bug report, in lower case and
+    without a final stop. Empty if the finding's own message says it.
+    """
     leaves_undefined: bool = False
     """Whether no schedule gives the outputs of a finding a defined value. Such outputs hold unwritten bytes, depend on
     the order of a grid's programs, come from one Ref that should hold two values, or may need the writes of a call

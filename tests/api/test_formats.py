@@ -23,7 +23,8 @@ from tests.api.conftest import Check, RunCli
 from tools.json_schema import load_schema
 
 SARIF = Path(__file__).parents[1] / "report" / "schemas" / "sarif-2.1.0.json"
-FORMS = tuple(Format)
+FORMS = tuple(form for form in Format if form is not Format.ISSUE)
+"""The formats of a whole run; a bug report is about one finding."""
 MODEL = """\
 import jax
 import jax_triton
@@ -186,6 +187,8 @@ def validate(form: Format, text: str, code: int) -> None:
             assert "on h100 in" in text.splitlines()[-1]
         case Format.CONCISE:
             assert bool(text) == (code not in (0, 5))
+        case Format.ISSUE:
+            pytest.fail("a bug report is no report of a run")
 
 
 @pytest.mark.parametrize("code", BY_CODE)
@@ -195,6 +198,17 @@ def test_every_format_is_valid_and_has_the_same_exit_code(run: Run, form: Format
     ended, text = run(names, "--format", form.value, *words)
     assert ended == code
     validate(form, text, code)
+
+
+def test_a_bug_report_is_about_the_one_case_that_has_something_to_report(run: Run) -> None:
+    code, text = run(("idle", "wrong"), "--format", "issue")
+    assert code == 1
+    assert text.startswith(
+        "# `running_maximum` overwrites operand 0 without declaring it, and `row` is computed from the"
+    )
+    assert f"\n```python\n{CASES}```\n" in text
+    assert "`mine.py` imports `model` of the same project, which this report lacks" in text
+    assert run(("idle",), "--format", "issue") == (2, "")
 
 
 def test_a_sarif_result_is_at_the_call_and_names_the_reading_line(run: Run) -> None:

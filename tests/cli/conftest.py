@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import ligerdiag
-from ligerdiag.api import RecordedTuning, describe_refusal
+from ligerdiag.api import RecordedTuning, describe_issue, describe_refusal, print_module
 from ligerdiag.api.catalogue import StepState, TargetStatus, ToolchainStatus, ToolchainStep
 from ligerdiag.api.last_run import RunPolicy
 from ligerdiag.errors import InputError, LigerdiagError
@@ -83,6 +83,9 @@ class FakeApi:
 
     def describe_refusal(self, options: CheckOptions, error: LigerdiagError) -> CheckReport:
         return describe_refusal(options, error)
+
+    describe_issue = staticmethod(describe_issue)
+    print_module = staticmethod(print_module)
 
     def check(
         self,

@@ -8,12 +8,13 @@ from junitparser import JUnitXml
 
 from ligerdiag.cli.output import SUMMARY, SUMMARY_BYTES, Format, Outputs, parse_outputs
 from ligerdiag.errors import InputError
-from ligerdiag.model.report import CheckReport, Coverage, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Coverage, Status
 from ligerdiag.rules.registry import RULES
 from tests.cli.conftest import FakeApi, RunCommand
 from tests.report.samples import make_case, make_finding, make_report
 
-FORMS = [form.value for form in Format]
+FORMS = [form.value for form in Format if form is not Format.ISSUE]
+"""The formats of a whole run; a bug report is about one finding."""
 WRONG = make_report(make_case("a", Status.FINDINGS, expected=None, findings=(make_finding(),)))
 REPORTS: dict[int, tuple[CheckReport, tuple[str, ...]]] = {
     0: (make_report(make_case()), ()),
@@ -62,6 +63,63 @@ def test_several_files_are_written_at_once_and_the_table_is_shown(
     assert "Exit code 1: findings at or above" in (tmp_path / "markdown").read_text()
 
 
+def test_a_bug_report_goes_to_standard_output_and_to_a_file(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path
+) -> None:
+    api.report = WRONG
+    outcome = run_command("check", "--format", "issue", "--output", f"issue={tmp_path / 'issue.md'}")
+    assert outcome.code == 1
+    assert outcome.out.startswith("# ")
+    assert outcome.out == (tmp_path / "issue.md").read_text()
+    assert [options.view for options in api.asked] == [True]
+
+
+@pytest.mark.parametrize(
+    ("cases", "said"),
+    [
+        ((make_case(),), "there is nothing to report: `flce[hidden]` on h100 has no finding (as expected)"),
+        (
+            WRONG.cases * 2,
+            "a bug report is about one case on one target, but 2 have something to report: `a` on h100 and",
+        ),
+        ((), "there is nothing to report: no case was selected"),
+    ],
+)
+def test_a_bug_report_without_one_bug_is_an_input_error(
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, cases: tuple[CaseReport, ...], said: str
+) -> None:
+    api.report = make_report(*cases)
+    words = ("--output", f"issue={tmp_path / 'issue.md'}", "--output", f"json={tmp_path / 'json'}")
+    for outcome in (run_command("check", "--format", "issue"), run_command("check", *words)):
+        assert outcome.code == 2
+        assert outcome.err.splitlines()[-1].startswith(f"error: {said}")
+    assert [path.name for path in tmp_path.iterdir()] == ["json"]
+
+
+def test_a_refused_run_has_one_error_in_the_format_of_a_bug_report(api: FakeApi, run_command: RunCommand) -> None:
+    api.error = InputError("no such case")
+    outcome = run_command("check", "--format", "issue")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.splitlines()[-1] == "error: no such case"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--bisect", "flags"), "`--bisect` is for a bug report: add `--format issue`, or use `ligerdiag bisect`"),
+        (("--bisect", "edges", "--format", "issue"), "expected one of passes, flags, targets, toolchains for --bisect"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused_before_any_work(
+    api: FakeApi, run_command: RunCommand, words: tuple[str, ...], said: str
+) -> None:
+    for command in ("check", "reduce"):
+        outcome = run_command(command, *(("mine.py",) if command == "reduce" else ()), *words)
+        assert outcome.code == 2
+        assert said in outcome.err
+    assert api.asked == []
+
+
 def test_format_goes_to_standard_output_besides_files(api: FakeApi, run_command: RunCommand, tmp_path: Path) -> None:
     outcome = run_command("check", "--format", "markdown", "--output", f"json={tmp_path / 'a.json'}")
     assert outcome.out.startswith("## ligerdiag\n")
@@ -83,7 +141,10 @@ def test_fail_on_and_strict_apply_to_junit_tests(api: FakeApi, run_command: RunC
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("sarfi=out.sarif", "expected one of terminal, json, sarif, junit, github, markdown, concise before `=`"),
+        (
+            "sarfi=out.sarif",
+            "expected one of terminal, json, sarif, junit, github, markdown, concise, issue before `=`",
+        ),
         ("html=out", "but got `html`; write `./html=out` for a file"),
         ("sarif=", "expected a file after `sarif=`"),
         ("sarif=missing/out.sarif", "expected the directory of --output to exist but `missing` does not"),

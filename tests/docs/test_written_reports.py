@@ -1,12 +1,16 @@
-"""The reproducers of docs/reports/ confirm the reports, in the schedule and in numbers."""
+"""The reproducers of docs/reports/ confirm the reports, in the schedule and in numbers, and the pages are theirs."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ligerdiag import api
 from ligerdiag.model.findings import Verdict
-from ligerdiag.model.report import CaseReport
+from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.issue.hlo_excerpt import MOST_LINES
+from tools.written_reports import load_table, render_page
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 FRESH = Verdict.FRESH
@@ -17,17 +21,28 @@ REPRODUCERS: dict[str, tuple[dict[str, Verdict], set[str]]] = {
     "add_all": ({"output": FRESH}, set()),
     "stacked": ({"doubled": Verdict.STALE}, {"LD022"}),
     "halves": ({"doubled": Verdict.STALE}, {"LD022"}),
+    "moved_ref": ({"loss": Verdict.STALE, "gradient": Verdict.STALE}, {"LD023"}),
 }
 """Case name to the verdicts of its outputs and its rules; tests/hazards/test_newest_examples.py uses them too."""
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
     options = api.CheckOptions(
-        selectors=tuple(str(path) for path in sorted(REPORTS.glob("*.py")) if "CASES" in path.read_text()),
+        selectors=tuple(str(path) for path in sorted(REPORTS.glob("*.py")) if "import Arg, Case" in path.read_text()),
+        view=True,
         cache_directory=tmp_path_factory.mktemp("cache"),
     )
-    return {case.id: case for case in api.check(options).cases}
+    return api.check(options)
+
+
+@pytest.fixture(scope="module")
+def cases(report: CheckReport) -> dict[str, CaseReport]:
+    return {case.id: case for case in report.cases}
+
+
+def describe(report: CheckReport, name: str) -> str:
+    return api.describe_issue(replace(report, cases=tuple(case for case in report.cases if case.id == name)))
 
 
 @pytest.mark.parametrize(
@@ -41,3 +56,61 @@ def test_a_reproducer_has_the_report_s_findings(
     assert case.outputs == verdicts
     assert {finding.rule for finding in case.findings} == rules
     assert not case.disagreements
+
+
+CHECKED = {
+    name: entry["command"].split()[2].partition("::")[2]
+    for name, entry in load_table().items()
+    if entry["command"].startswith("ligerdiag check ")
+}
+"""From the name of a page that shows a whole program to the case that it is about."""
+
+
+@pytest.mark.parametrize("page", CHECKED)
+def test_a_page_is_what_the_report_says_today(report: CheckReport, page: str) -> None:
+    def drop(text: str) -> str:  # bisections, which take minutes, and the versions
+        return re.sub(
+            r"^## (?:What changes it|Versions|To reproduce)\n.*?(?=^## )", "", text, flags=re.DOTALL | re.MULTILINE
+        )
+
+    written = (REPORTS / f"{page}.md").read_text(encoding="utf-8")
+    assert drop(render_page(load_table()[page], describe(report, CHECKED[page]))) == drop(written)
+
+
+def test_a_report_shows_the_write_the_read_and_their_bytes(report: CheckReport, cases: dict[str, CaseReport]) -> None:
+    text = describe(report, "workspace")
+    (hlo,) = re.findall(r"## HLO\n.*?```text\n(.*?)```", text, re.DOTALL)
+    lines = [line.strip() for line in hlo.splitlines() if "custom-call" in line or "loop_broadcast_fusion =" in line]
+    overwritten, first, second = lines
+    places = cases["workspace"].view.places  # type: ignore[union-attr]
+    place = places["loop_broadcast_fusion"][0]
+    bytes_ = f"allocation {place.allocation}, offset {place.offset}, size 32"
+    assert overwritten.endswith(f"// the value that is overwritten; {bytes_}")
+    assert "// OVERWRITES OPERAND 1; reads the old contents, as it should; allocation" in first
+    assert "// READS THE NEW CONTENTS; OVERWRITES OPERAND 1; allocation" in second
+    assert len(hlo.splitlines()) <= MOST_LINES
+
+
+def test_expected_and_actual_are_values_of_the_replay(report: CheckReport, cases: dict[str, CaseReport]) -> None:
+    replay = cases["workspace"].replay
+    assert replay is not None
+    worst = replay.outputs["second"].worst
+    assert worst is not None
+    assert (worst.dtype, worst.shape, len(worst.index)) == ("float32", (8,), 1)
+    assert worst.actual == pytest.approx(worst.intended + 1, abs=1e-6)  # the second call starts to count from 1
+    assert f"| [{worst.index[0]}] | {worst.intended:.7g} | {worst.actual:.7g} | 1.4 | 0.0001 |" in describe(
+        report, "workspace"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("stacked", "To XLA (openxla/xla)."),
+        ("moved_ref", "To JAX (jax-ml/jax)."),
+        ("add_eight", "To the author of the kernel `add_kernel`."),
+        ("workspace", "To the author of the code that calls the kernel `count_kernel`."),
+    ],
+)
+def test_a_report_goes_to_those_who_can_mend_it(report: CheckReport, name: str, said: str) -> None:
+    assert said in describe(report, name)

@@ -183,6 +183,21 @@ def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
     assert ran.stdout.splitlines()[0].startswith("kept:    the error `a kernel of case `odd` does not compile")
     assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
     assert not (tmp_path / "small.hlo").exists()
+    words[-1:] = ["--format", "issue"]
+    told = subprocess.run(
+        [sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0
+    assert ran.stdout in told.stderr  # the summary makes room for the report
+    assert told.stdout.startswith(
+        "# Compiling for h100 ends with an error: a kernel of case `reduced` does not compile"
+    )
+    assert f"\n```python\n{(tmp_path / 'small.py').read_text()}```\n" in told.stdout
+    assert "\n```sh\npip install 'jax[cuda13]==" in told.stdout
+    assert "\npython small.py\n```\n" in told.stdout
+    assert "To the author of the kernel." in told.stdout
+    assert "candidate_" not in told.stdout
+    assert str(tmp_path) not in told.stdout
 
 
 def test_a_right_program_has_nothing_to_keep(tmp_path):

@@ -23,6 +23,7 @@ from ligerdiag.model.findings import (
     ReplayState,
     SourceLine,
     UnwrittenRead,
+    WorstElement,
 )
 from ligerdiag.model.jobs import Source, parse_answer, render_answer
 from ligerdiag.replay.opaque_calls import OpaqueCall, OpaqueCalls, OpaqueUse
@@ -48,6 +49,7 @@ NUMBERS = OutputNumbers(
     rows_stale=2,
     rows=3,
     nan_as_stale=True,
+    worst=WorstElement(dtype="bfloat16", shape=(2, 3), index=(1, 2), intended=0.5, actual=float("-inf")),
 )
 MEETING = ProgramMeeting(
     buffer=1,

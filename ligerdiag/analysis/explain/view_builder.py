@@ -35,6 +35,7 @@ from ligerdiag.model.schedule_view import (
     ReadKind,
     ScheduleStep,
     ScheduleView,
+    ValueBytes,
 )
 from ligerdiag.text import count_of, join_words
 
@@ -485,6 +486,7 @@ def compute_schedule_view(context: Context) -> ScheduleView:
         omitted=finder.count_omitted(chosen),
         text=tuple([line for _, line in lines]),
         anchors=tuple([(number, at) for at, (number, _) in enumerate(lines) if number in chosen]),
+        places=_list_places(context),
         notes=(
             *_list_notes(context),
             *access_finder.notes,
@@ -518,6 +520,29 @@ def _describe_buffer(
         is_performed=one is not None,
         unknown=write.unknown,
     )
+
+
+def _list_places(context: Context) -> Mapping[str, tuple[ValueBytes, ...]]:
+    """Returns the bytes of each value that an instruction defines, by the instruction's name; empty if they are unknown."""
+    buffers = context.buffers
+    if buffers.memory is None:
+        return {}
+    names = {one.id: one.name for one in context.optimized.instructions}
+    found: dict[str, tuple[ValueBytes, ...]] = {}
+    for number, defined in buffers.definitions.items():
+        places = [(index, buffers.slices[place]) for index, place in defined if place >= 0]
+        found[names[number]] = tuple(
+            [
+                ValueBytes(
+                    index=render_index(index) if index else "",
+                    allocation=one.allocation,
+                    offset=one.offset,
+                    size=one.size,
+                )
+                for index, one in places
+            ]
+        )
+    return found
 
 
 def _keep_shown(output: OutputView, chosen: frozenset[int]) -> OutputView:

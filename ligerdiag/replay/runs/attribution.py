@@ -36,7 +36,7 @@ import ml_dtypes
 import numpy as np
 
 from ligerdiag.errors import ArtifactError
-from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
+from ligerdiag.model.findings import FAR, Attribution, OutputNumbers, WorstElement
 from ligerdiag.replay.ops.dtypes import DType
 from ligerdiag.replay.ops.scope import Array
 
@@ -128,6 +128,36 @@ def compare_output(
         rows_stale=counts.stale if rows else 0,
         rows=views.rows if rows else 0,
         nan_as_stale=sums.finite_intended and sums.has_nan and sums.same_nan,
+        worst=None if attribution in _WITHOUT_WORST else _find_worst(actual, intended),
+    )
+
+
+_WITHOUT_WORST = (Attribution.FRESH, Attribution.UNDECIDED)
+
+
+def _find_worst(actual: Array, intended: Array) -> WorstElement | None:
+    """Returns the element in which two arrays of one shape differ most, where a NaN or an infinity in `actual` differs
+    most of all; None for complex numbers and for arrays without elements.
+    """
+    if not actual.size or "c" in (actual.dtype.kind, intended.dtype.kind):
+        return None
+    left, right = actual.reshape(-1), intended.reshape(-1)
+    place, most = 0, -1.0
+    for start in range(0, actual.size, BLOCK):
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = np.abs(
+                left[start : start + BLOCK].astype(np.float64) - right[start : start + BLOCK].astype(np.float64)
+            )
+        gaps[~np.isfinite(gaps)] = math.inf
+        at = int(np.argmax(gaps))
+        if gaps[at] > most:
+            place, most = start + at, float(gaps[at])
+    return WorstElement(
+        dtype=actual.dtype.name,
+        shape=tuple(actual.shape),
+        index=tuple([int(one) for one in np.unravel_index(place, actual.shape)]),
+        intended=float(right[place]),
+        actual=float(left[place]),
     )
 
 

@@ -12,7 +12,7 @@ from ligerdiag.hlo.dataflow import is_custom_partitioning
 from ligerdiag.hlo.module import HloInstruction, find_user_line
 from ligerdiag.missing_packages import NOT_INSTALLED
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, make_example
+from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.text import join_words
 
 HELP = "outputs that depend on it count as unknown; "
@@ -104,6 +104,7 @@ RULE = Rule(
     id="LD014",
     name="unknown-effect",
     severity=Severity.WARNING,
+    kind=RuleKind.UNKNOWN_EFFECT,
     summary="it is unknown which operands a kernel or another custom call overwrites",
     what_it_does="""\
 Reports every custom call whose payload could not be followed: pointers made from integers or loaded from memory, inline

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import Finding, Severity, Verdict
-from ligerdiag.rules.rule import Example, Reproduction, Rule
+from ligerdiag.rules.rule import Example, Reproduction, Rule, RuleKind
 from ligerdiag.text import join_words
 
 
@@ -66,6 +66,8 @@ RULE = Rule(
     id="LD021",
     name="mixed-up-donations",
     severity=Severity.ERROR,
+    kind=RuleKind.MIXED_DONATIONS,
+    for_maintainers="donated arguments share one buffer, and an output gets the value of another argument",
     summary="donated arguments share one buffer, and outputs are wrong without any kernel",
     what_it_does="""\
 Reports donated arguments that share a buffer in XLA's buffer assignment, as a compile on the machine with the GPU

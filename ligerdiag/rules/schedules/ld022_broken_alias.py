@@ -126,6 +126,10 @@ RULE = Rule(
     name="broken-alias",
     severity=Severity.ERROR,
     party=Party.XLA,
+    for_maintainers=(
+        "a dynamic-slice fusion gives an output of a custom call another buffer than the operand that it aliases by"
+        " `output_to_operand_aliasing`"
+    ),
     summary="the write is declared, but XLA put the declared output into other bytes",
     what_it_does="""\
 Looks at custom calls that XLA fused with the slices around them (dynamic-slice fusions), and compares the bytes of each

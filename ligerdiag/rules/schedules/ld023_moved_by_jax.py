@@ -135,6 +135,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.CHANGED_BY_JAX,
     party=Party.JAX,
+    for_maintainers="JAX moves a read or the creation of a Ref across a write to it",
     summary="a read of a Ref that JAX moved before the write, or a Ref that it shares between iterations",
     what_it_does="""\
 Compares the program as written, in which a Ref is a value and each write makes a new version, with the program that JAX

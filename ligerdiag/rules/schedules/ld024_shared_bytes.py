@@ -198,6 +198,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     kind=RuleKind.SHARED_BYTES,
     party=Party.XLA,
+    for_maintainers="buffer assignment puts two values into the same bytes while both are live",
     summary="two values share bytes while both are alive: XLA's own mistake",
     what_it_does="""\
 Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and tracks which value

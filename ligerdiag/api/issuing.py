@@ -1,0 +1,213 @@
+"""Writes the body of a bug report about the one case of a run that has something to report, and collects what the body needs
+beside the report of the run: the program, the flags of the compile, what changes the result, and the module to attach.
+"""
+
+import platform
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ligerdiag.api.comparing import bisect
+from ligerdiag.artifacts.artifact import Artifact, load_artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.errors import ArtifactError, InputError, LigerdiagError
+from ligerdiag.model.findings import Finding, Verdict
+from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress
+from ligerdiag.reduce.reduce_case import Reduced
+from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
+from ligerdiag.report.comparisons import Axis, Bisection
+from ligerdiag.report.issue import IssueFacts, ProgramSource, find_issue_subject, render_issue
+from ligerdiag.report.issue.program_imports import list_imports
+from ligerdiag.run_options import BisectOptions, CheckOptions, ReduceOptions
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.toolchains.toolchain_table import DEFAULT
+from ligerdiag.workers.pool import Pool
+
+AXES = (Axis.PASSES, Axis.FLAGS, Axis.TARGETS, Axis.TOOLCHAINS)
+"""What a bug report can vary: all that leaves the program as it is."""
+
+
+def describe_issue(
+    report: CheckReport,
+    *,
+    bisections: Sequence[Bisection] = (),
+    attached: Sequence[str] = (),
+    program: ProgramSource | None = None,
+) -> str:
+    """Returns the body of a bug report as Markdown.
+
+    bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
+    program to show, by default the file that defines the case. Raises InputError if no case of the run has anything to
+    report, or several have.
+    """
+    subject = find_issue_subject(report if program is None else _rename_candidates(report, program.name))
+    case = subject.case
+    shown = program or _load_program(case, report)
+    artifact = _load_artifact(case)
+    provenance = artifact.provenance if artifact is not None and report.noun is Noun.CASE else None
+    versions = provenance.versions if provenance is not None else report.versions
+    facts = IssueFacts(
+        program=shown,
+        versions=versions,
+        system=f"{platform.system()} {platform.machine()}" if report.noun is Noun.CASE else "",
+        xla_flags=provenance.environment.get("XLA_FLAGS", "") if provenance is not None else "",
+        options={} if provenance is None else {name: str(value) for name, value in provenance.flags.items()},
+        device_count=1 if provenance is None else provenance.devices,
+        attached=tuple(attached),
+        commands=() if shown is None else _list_commands(shown, case, versions),
+        bisections=tuple(bisections),
+    )
+    return render_issue(subject, facts)
+
+
+def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None:
+    """Returns the file that defines a case of this run; None for a module that was compiled elsewhere, whose source
+    nobody vouches for.
+    """
+    path = Path(case.source)
+    if report.noun is not Noun.CASE or path.suffix != ".py":
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read `{path}`: {error}") from error
+    return ProgramSource(name=path.name, text=text, others=_list_others(path, text, case.source_roots))
+
+
+def _list_others(path: Path, text: str, roots: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the modules that the program imports and that lie in its own project."""
+    folders = (path.parent, *map(Path, roots))
+    return tuple(
+        name
+        for name in list_imports(text)
+        if name != "ligerdiag" and any((one / f"{name}.py").is_file() or (one / name).is_dir() for one in folders)
+    )
+
+
+def _load_artifact(case: CaseReport) -> Artifact | None:
+    try:
+        return load_artifact(Path(case.artifact)) if case.artifact else None
+    except ArtifactError:
+        return None
+
+
+_PINNED = ("jax", "jax-triton", "triton")
+
+
+def _list_commands(program: ProgramSource, case: CaseReport, versions: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the commands that install the packages which the program imports, and run or check it."""
+    cuda = next((found[1] for name in versions if (found := re.search(r"(cuda\d+)-plugin$", name))), "")
+    imports = list_imports(program.text)
+    uses = {name: name.replace("-", "_") in imports or bool(program.others) or name == "jax" for name in _PINNED}
+    pins = [f"{name}=={versions[name]}" for name in _PINNED if name in versions and uses[name]]
+    pins = [pin.replace("jax==", f"jax[{cuda}]==") if pin.startswith("jax==") and cuda else pin for pin in pins]
+    if program.is_standalone:
+        return (shlex.join(["pip", "install", *pins]), shlex.join(["python", program.name]))
+    words = ["ligerdiag", "check", f"{program.name}::{case.id}", "--target", case.target]
+    runs = [shlex.join(["python", program.name]) + "  # on a GPU"] if "__main__" in program.text else []
+    return (shlex.join(["pip", "install", "ligerdiag", *pins]), shlex.join(words), *runs)
+
+
+def bisect_subject(
+    report: CheckReport, axes: Sequence[Axis], options: CheckOptions, on_progress: OnProgress | None = None
+) -> tuple[Bisection, ...]:
+    """Returns what changes the result of the case that the bug report is about: a bisection along each axis.
+
+    options: those of the run. Raises InputError as `find_issue_subject` and `bisect` do, and if no output of the case is
+    wrong or unordered: trials are compared by the verdicts on outputs.
+    """
+    case = find_issue_subject(report).case
+    if not any(verdict.is_wrong or verdict is Verdict.LATENT for verdict in case.outputs.values()):
+        raise InputError(
+            f"`--bisect` compares the outputs of `{case.id}`, and the schedule makes none of them wrong: leave it out"
+        )
+    selectors = (f"{case.source}::{case.id}" if case.source else case.id,)
+    found: list[Bisection] = []
+    for axis in axes:
+        found += bisect(
+            BisectOptions(
+                selectors=selectors,
+                axis=axis,
+                targets=() if axis is Axis.TARGETS else (case.target,),
+                toolchain=DEFAULT if axis is Axis.TOOLCHAINS else options.toolchain,
+                jobs=options.jobs,
+                timeout=options.timeout,
+                cache_directory=options.cache_directory,
+                replay=False,
+                bounds=options.bounds,
+                effects=options.effects,
+            ),
+            on_progress,
+        )
+    return tuple(found)
+
+
+def print_module(report: CheckReport, cache_directory: Path | None) -> str:
+    """Returns the optimized module of the case that the bug report is about, as XLA prints it; where that cannot be had,
+    as the HTML pages show it; empty if there is none. Raises InputError as `find_issue_subject` does.
+    """
+    case = find_issue_subject(report).case
+    shown = "" if case.view is None else "\n".join((*case.view.text, ""))
+    artifact = _load_artifact(case)
+    if artifact is None or report.noun is not Noun.CASE:
+        return shown
+    source = Source(file=case.source, root=str(Path(case.source).parent))
+    spec = CaseSpec(id=case.id, name=case.id, params=(), source=source, mesh={}, expected=None, about="", draws="")
+    try:
+        pool = Pool(cache=Cache(cache_directory), toolchain=current_toolchain(), jobs=1, module=TRACE_WORKER)
+        with pool:
+            return pool.submit(make_hlo_text_job(str(artifact.optimized), spec)).result().text
+    except LigerdiagError:
+        return shown
+
+
+def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
+    """Returns the options that check the reduced program, for a bug report. options: those of the reduction."""
+    return CheckOptions(
+        selectors=(reduced.case_file,),
+        targets=(options.target,),
+        toolchain=(options.toolchains or (DEFAULT,))[-1],
+        jobs=options.jobs,
+        timeout=options.timeout,
+        cache_directory=options.cache_directory,
+        bounds=options.bounds,
+        effects=options.effects,
+        view=True,
+    )
+
+
+_CANDIDATE = r"[^\s`()]*candidate_[0-9a-f]+\.py(?::\d+)?"
+_PLACE = re.compile(rf" \([^()]*{_CANDIDATE}[^()]*\)")
+_FILE = re.compile(_CANDIDATE)
+
+
+def _rename_candidates(report: CheckReport, name: str) -> CheckReport:
+    """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has.
+
+    name: the name of the file that everybody has, whose lines are others.
+    """
+
+    def rename(text: str) -> str:
+        return _FILE.sub(name, _PLACE.sub("", text))
+
+    def rename_in(finding: Finding) -> Finding:
+        return replace(
+            finding,
+            message=rename(finding.message),
+            help=rename(finding.help),
+            evidence=tuple((label, rename(text)) for label, text in finding.evidence),
+        )
+
+    cases = tuple(
+        replace(
+            case,
+            findings=tuple(map(rename_in, case.findings)),
+            error=rename(case.error),
+            log_tail=rename(case.log_tail),
+        )
+        for case in report.cases
+    )
+    return replace(report, cases=cases)

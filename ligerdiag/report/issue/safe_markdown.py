@@ -1,0 +1,41 @@
+"""Renders untrusted text as Markdown: names out of dumps, programs and HLO never act as markup, and carry no folders."""
+
+import re
+
+from ligerdiag.report.markdown import render_code
+from ligerdiag.text import compute_printable
+
+_CODE = re.compile(r"`([^`]*)`")
+_NAME = re.compile(r"%\w(?:[\w.$\-]*[\w$])?(?:\{[\d,]*\})?|[\w\-]+\.py:\d+|\{[\d,]*\}")
+"""A name that messages have without backticks: an instruction, a line of a file, the place of a value in a tuple."""
+_PLAIN = re.compile(r"[A-Za-z0-9 ,.;:'()%+=\-]*")
+_LINK = re.compile(r"www\.|:[^ ]")
+_FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
+
+
+def render_prose(text: str) -> str:
+    """Returns a sentence whose names are in backticks as Markdown: each name becomes a code span.
+
+    If anything outside of the names could act as markup, a link or a mention, the whole sentence becomes one code span.
+    """
+    bare = strip_folders(compute_printable(text))
+    parts = _CODE.split(bare)
+    words, names = [_NAME.split(part) for part in parts[::2]], [_NAME.findall(part) for part in parts[::2]]
+    if not all(is_harmless(word) for some in words for word in some):
+        return render_code(bare)
+    plain = [
+        "".join(map("".join, zip(some, (*map(render_code, found), ""), strict=True)))
+        for some, found in zip(words, names, strict=True)
+    ]
+    coded = [*map(render_code, parts[1::2]), ""]
+    return "".join(map("".join, zip(plain, coded, strict=True)))
+
+
+def is_harmless(text: str) -> bool:
+    """Returns whether Markdown leaves the text as it is, so that it needs no escapes."""
+    return bool(_PLAIN.fullmatch(text)) and not _LINK.search(text)
+
+
+def strip_folders(text: str) -> str:
+    """Returns the text with the names of Python files instead of their paths, which nobody else has."""
+    return _FOLDERS.sub("", text)
