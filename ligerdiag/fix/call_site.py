@@ -18,6 +18,8 @@ ALIASES = "input_output_aliases"
 TRITON_CALL, PALLAS_CALL, CURED_CALL = "triton_call", "pallas_call", "call_in_place"
 _MOST_FILES = 3000
 """Greatest number of files of a project that are searched for callers."""
+_MOST_PACKAGES = 4
+"""Number of modules by which a name may be passed on, from `__init__.py` to `__init__.py`."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
 
 
@@ -30,6 +32,9 @@ class Project:
     roots: tuple[str, ...]
     """Real paths of the folders whose files may be changed."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
+    _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
+    _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
+    _texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
     def load(self, name: str) -> SourceFile:
         """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another
@@ -66,33 +71,62 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function `name` of the file `home`: `home` itself, and those that import it
-        from a module of that file's name.
+        """Returns the files that may use the function or class `name` of the file `home`: `home` itself, and those that
+        import it, from there or from a package that passes it on.
         """
-        module, users = home.path.stem if home.path.stem != "__init__" else home.path.parent.name, [home]
-        for path in self.list_files():
-            real = Path(os.path.realpath(path))
-            if real == home.path:
-                continue
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
-            if not re.search(rf"\b{re.escape(name)}\b", text) or not re.search(rf"\b{re.escape(module)}\b", text):
-                continue
-            file = self.load(str(real))
-            if _imports(file, name, module):
-                users.append(file)
-        return users
+        key = (name, home.path)
+        if key not in self._users:
+            self._users[key] = [home, *(self.load(str(one)) for one in self._list_importing(name, home))]
+        return self._users[key]
+
+    def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
+        """Returns the last names of the modules from which `name` of the file `home` can be imported."""
+        self.find_users(name, home)
+        return self._modules[name, home.path]
+
+    def _list_importing(self, name: str, home: SourceFile) -> Iterator[Path]:
+        module = home.path.stem if home.path.stem != "__init__" else home.path.parent.name
+        modules, found = {module}, set[Path]()
+        for _ in range(_MOST_PACKAGES):
+            before = len(modules)
+            for path, text in self._read_texts():
+                if path == home.path or not re.search(rf"\b{re.escape(name)}\b|\bimport\s*\(?\s*\*", text):
+                    continue
+                if not any(re.search(rf"\b{re.escape(one)}\b", text) for one in modules):
+                    continue
+                file = self.load(str(path))
+                if any(_imports(file, name, one) for one in modules):
+                    found.add(path)
+                    modules.add(path.parent.name if path.stem == "__init__" else path.stem)
+            if len(modules) == before:
+                break
+        self._modules[name, home.path] = frozenset(modules)
+        return iter(sorted(found))
+
+    def _read_texts(self) -> list[tuple[Path, str]]:
+        if not self._texts:
+            for path in self.list_files():
+                try:
+                    self._texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
+                except (OSError, UnicodeDecodeError):
+                    continue
+        return self._texts
 
 
 def _imports(file: SourceFile, name: str, module: str) -> bool:
     for statement in file.find(cst.ImportFrom):
-        if statement.module is None or isinstance(statement.names, cst.ImportStar):
+        if statement.module is None:
             continue
-        if get_name(statement.module) == module and any(one.evaluated_name == name for one in statement.names):
+        if get_name(statement.module) != module:
+            continue
+        if isinstance(statement.names, cst.ImportStar) or any(one.evaluated_name == name for one in statement.names):
             return True
-    return any(get_name(one.value) == module and one.attr.value == name for one in file.find(cst.Attribute))
+    modules = {module}
+    for kind in (cst.Import, cst.ImportFrom):
+        for statement in file.find(kind):
+            if not isinstance(statement.names, cst.ImportStar):
+                modules |= {one.evaluated_alias or module for one in statement.names if get_name(one.name) == module}
+    return any(get_name(one.value) in modules and one.attr.value == name for one in file.find(cst.Attribute))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

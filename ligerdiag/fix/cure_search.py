@@ -15,8 +15,9 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
+from ligerdiag.fix.callers import UnreachedCallerError
 from ligerdiag.fix.cure_trials import Texts, Trials, list_hazards, require_complete
-from ligerdiag.fix.declared_aliases import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.records import Attempt, CaseFix, Proof
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
@@ -209,10 +210,14 @@ class _Search:
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
             made: list[tuple[Cure, dict[Path, bytes]]] = []
+            is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
-                    made.append((cure, self._apply(cure, places, hazards, depth)))
+                    texts = self._apply(cure, places, hazards, depth)
+                    if cure.name not in attempts or attempts[cure.name].files != texts:
+                        made.append((cure, texts))
                 except CannotFixError as error:
+                    is_unreached = is_unreached or isinstance(error, UnreachedCallerError)
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
                     attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
@@ -235,7 +240,7 @@ class _Search:
                     left=judgement.left,
                     changes_callers=depth > 0,
                 )
-            if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
+            if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
 
@@ -243,9 +248,9 @@ class _Search:
         """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
         if earlier is None:
             return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
-        if earlier.proof is Proof.NOT_APPLICABLE or reason == NO_CALLER or reason in earlier.reason:
+        if reason in earlier.reason:
             return earlier
-        return replace(earlier, reason=f"{earlier.reason}; and {reason}")
+        return replace(earlier, reason=f"{earlier.reason.partition('; and ')[0]}; and {reason}")
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int

@@ -30,10 +30,9 @@ from ligerdiag.fix.kernel_parameters import (
     redirect_stores,
     require_kernel,
 )
-from ligerdiag.fix.results import NOWHERE, Handed, MakeCall, Returned, bind_results, find_handed, hand_up
+from ligerdiag.fix.results import MakeCall, Returned, bind_results, hand_up, plan
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
-NO_CALLER = "no caller can read the new contents"
 IMPORT = "from ligerdiag.in_place import call_in_place"
 
 
@@ -234,18 +233,6 @@ def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> No
     _bind(project, site, given, outputs, make, is_tuple=True)
 
 
-def _is_read_later(site: CallSite, written: Written) -> bool:
-    """Returns whether the function of the call may read the overwritten variable after the call."""
-    if not written.name:
-        return False
-    file, function = site.file, site.file.find_function(site.call)
-    looped = any(isinstance(one, cst.For | cst.While) for one in file.list_parents(site.call))
-    first, _ = file.get_lines(site.statement)
-    inside = set(file.find(cst.Name, site.call))
-    places = [one for one in file.find(cst.Name, function) if one.value == written.name and one not in inside]
-    return looped or any(file.get_lines(one)[0] >= first for one in places)
-
-
 def _bind(
     project: Project,
     site: CallSite,
@@ -255,20 +242,14 @@ def _bind(
     *,
     is_tuple: bool = False,
 ) -> None:
-    names = [one.name if given.depth or _is_read_later(site, one) else NOWHERE for one in site.written]
+    """Gives names to the new contents that the changed call returns, in its function and in the callers that read them."""
+    plans = [
+        plan(project, site.file, site.call, one.argument.value, writer=site.kernel, depth=given.depth)
+        for one in site.written
+    ]
+    names = [one.name for one in plans]
     if outputs is Returned.NOTHING and len(names) == 1 and is_tuple:
         names = [f"({names[0]},)"]
-    bind_results(site.file, site.call, make, outputs, names)
-    found = find_handed(site.file, site.call, [one.name for one in site.written if one.name])
-    level = [] if found is None else [found]
-    for _ in range(given.depth):
-        if not level:
-            raise CannotFixError(NO_CALLER)
-        done: dict[tuple[object, tuple[str, ...]], None] = {}
-        further: list[Handed] = []
-        for handed in level:
-            key = (handed.function, handed.parameters)
-            if key not in done:
-                done[key] = None
-                further += hand_up(project, handed)
-        level = further
+    after = [line for one in plans for line in one.after]
+    bind_results(site.file, site.call, make, outputs, names, after=(lambda _: after) if after else None)
+    hand_up(project, site.file, site.call, plans, given.depth)

@@ -139,16 +139,18 @@ def test_callers_get_the_new_contents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operand", ['state["r"]', "self.r"])
 def test_a_caller_that_keeps_the_array_in_a_structure_is_not_changed(operand: str, tmp_path: Path) -> None:
-    """Its structure would keep the old contents, without a word."""
     caller = f"def g(self, state, s):\n    t = f({operand}, s)\n    return t, {operand}\n"
     program = f"def f(y, s):\n    t = {SHORT}\n    return t\n\n\n{caller}"
-    with pytest.raises(CannotFixError, match="passes it no variable that could take them"):
+    with pytest.raises(
+        CannotFixError, match=r"would keep the old contents of the array that `f` overwrites \(mine.py:17\)"
+    ):
         list_changes(tmp_path, declare, program, Circumstances(is_old=False, depth=1))
 
 
 def test_a_function_that_is_passed_on_does_not_return_more(tmp_path: Path) -> None:
-    program = f"def f(y, s):\n    return {SHORT}\n\n\ng = jax.jit(f)\n"
-    with pytest.raises(CannotFixError, match=r"`f` would have to return more, but it is passed on \(mine.py:15\)"):
+    use = "def g(h, s):\n    t = f(h, s)\n    return t + h\n"
+    program = f"def f(y, s):\n    return {SHORT}\n\n\n{use}\n\nk = jax.grad(f)\n"
+    with pytest.raises(CannotFixError, match=r"`f` would have to return more, but it is passed on \(mine.py:20\)"):
         list_changes(tmp_path, declare, program, Circumstances(is_old=False, depth=1))
 
 
