@@ -96,6 +96,8 @@ def plan_new_contents(
         is_handed = held is not None and holder.is_array and _is_overwritten_parameter(file, call, held, holder.node)
         if is_handed:
             parameters.append(holder.name)
+            if hands_up:
+                _require_one_value(file, call, holder.name)
         if not _may_be_read(file, call, holder, held) and not (is_handed and hands_up):
             if held is not None and not holder.is_array and is_parameter(file, held):
                 containers.append(holder.name)
@@ -105,10 +107,8 @@ def plan_new_contents(
         followers.append(holder.name)
     followers = [one for one in dict.fromkeys(followers) if one != value.value]
     needed = read is not None or bool(followers) or (hands_up and bool(parameters))
-    if hands_up and any(_is_bound_later(file, call, one) for one in parameters):
-        raise CannotFixError(
-            f"`{parameters[0]}` is assigned again, so its new contents cannot be returned{file.render_place(call)}"
-        )
+    if hands_up and value.value in parameters:
+        _require_one_value(file, call, value.value)
     return NewContents(
         name=_choose_name(file, call, variable, bool(followers)) if needed else NOWHERE,
         followers=tuple(followers),
@@ -193,9 +193,13 @@ def _is_overwritten_parameter(
     return not any(one is not None and dominates(file, one, read or call) for one in statements)
 
 
-def _is_bound_later(file: SourceFile, call: cst.CSTNode, name: str) -> bool:
-    """Returns whether a parameter gets another value, other than by the statement of the call without a new name."""
-    return bool(list_assignments(file, find_variable(file, call, name)))
+def _require_one_value(file: SourceFile, call: cst.CSTNode, parameter: str) -> None:
+    """Raises CannotFixError if a parameter gets another value: a `return` could not return the overwritten array by it."""
+    again = list_assignments(file, find_variable(file, call, parameter))
+    if again:
+        raise CannotFixError(
+            f"`{parameter}` is assigned again, so that its new contents cannot be returned{file.render_place(again[0])}"
+        )
 
 
 def _may_be_read(file: SourceFile, call: cst.CSTNode, holder: _Holder, held: Variable | None) -> bool:
