@@ -11,7 +11,7 @@ import libcst as cst
 
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
-from ligerdiag.source_text import is_below
+from ligerdiag.source_text import compute_near, is_below
 
 OUTPUT_KEYWORDS = ("out_shape", "out_type", "outputs")
 ALIASES = "input_output_aliases"
@@ -48,11 +48,11 @@ class Project:
                 f"`{path}` belongs to an installed package: the change belongs there, or call it otherwise"
             )
         if path.suffix != ".py" or not is_below(str(path), self.roots):
-            raise CannotFixError(f"`{path}` is not a Python file of this project")
+            raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
         if path not in self.files:
             loaded = SourceFile(path)
             if re.search(rb"(?i)@generated|\bdo not edit\b", loaded.original[:2000]):
-                raise CannotFixError(f"`{path.name}` is generated: change the program that writes it")
+                raise CannotFixError(f"`{compute_near(str(path))}` is generated: change the program that writes it")
             self.files[path] = loaded
         return self.files[path]
 
@@ -226,7 +226,7 @@ def _find_call(file: SourceFile, line: int) -> cst.Call:
         if first <= line <= last:
             found.append(call)
     if not found:
-        where = f"{file.path.name}:{line}"
+        where = f"{compute_near(str(file.path))}:{line}"
         raise CannotFixError(
             f"no `{TRITON_CALL}` or `{PALLAS_CALL}(...)(...)` is written out at {where}: change the call there"
         )

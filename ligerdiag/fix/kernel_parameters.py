@@ -91,6 +91,8 @@ def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
     for reference in list(file.find(cst.Name, function.body)):
         if reference.value not in pointers:
             continue
+        if _is_type(file, reference):  # equal for the new pointer
+            continue
         call, pointer = None, False
         child: cst.CSTNode = reference
         for parent in file.list_parents(reference):
@@ -110,6 +112,12 @@ def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
         if operation != "store":
             raise CannotFixError(f"the kernel updates `{reference.value}` by `{operation}`{file.render_place(call)}")
         file.change(reference, lambda node: node.with_changes(value=pointers[node.value]))  # type: ignore[attr-defined]
+
+
+def _is_type(file: SourceFile, reference: cst.Name) -> bool:
+    """Returns whether a pointer is read for its type alone, as by `x_ptr.dtype.element_ty`."""
+    parent = next(file.list_parents(reference))
+    return isinstance(parent, cst.Attribute) and parent.value is reference and parent.attr.value in ("dtype", "type")
 
 
 def list_kernel_names(site: CallSite) -> list[str]:

@@ -14,6 +14,12 @@ from ligerdiag.fix.declared_aliases import Circumstances, declare
 from ligerdiag.fix.source_file import CannotFixError
 from tests.fix.test_source_changes import SHORT, list_changes
 
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 F = f"def f(y, s):\n    return {SHORT}\n\n\n"
 FIRST = 14
 """Line of the first caller."""

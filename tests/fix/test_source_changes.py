@@ -24,6 +24,11 @@ def double_kernel(x_ptr, sum_ptr, N: tl.constexpr):
 SHORT = "jt.triton_call(y, kernel=double_kernel, out_shape=s, N=8)"
 
 
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def find_site(
     folder: Path, program: str, *, written: tuple[int, ...] = (0,), outputs: int = 1
 ) -> tuple[Project, CallSite]:
@@ -99,6 +104,26 @@ def test_out_of_place_stores_through_a_new_pointer_and_loads_through_the_old_one
     assert "+    tl.store(new_x_ptr + tl.arange(0, N), 2 * x)" in changes
     assert "+def double_kernel(x_ptr, sum_ptr, new_x_ptr, N: tl.constexpr):" in changes
     assert not any("tl.load" in line for line in changes)
+
+
+def test_the_type_of_a_pointer_is_no_access(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    program = f"def f(y, s):\n    t = {SHORT}\n    return t, y\n"
+    _, site = find_site(tmp_path, program)
+    text = path.read_text(encoding="utf-8").replace("2 * x)", "(2 * x).to(x_ptr.dtype.element_ty))")
+    path.write_text(text, encoding="utf-8")
+    project = Project(root=tmp_path, roots=(str(tmp_path),))
+    place = CallPlace(
+        line=SourceLine(file=str(path), line=site.file.get_lines(site.call)[0]),
+        kernel="double_kernel",
+        written=(0,),
+        parameters=("x_ptr",),
+        operands=1,
+        outputs=1,
+    )
+    store_out_of_place(project, [find_call_site(project, place)], OLD)
+    changed = project.files[path].render().decode()
+    assert "tl.store(new_x_ptr + tl.arange(0, N), (2 * x).to(x_ptr.dtype.element_ty))" in changed
 
 
 def test_a_pointer_that_is_computed_once_for_loads_and_stores_is_not_redirected(tmp_path: Path) -> None:
@@ -220,10 +245,9 @@ def test_a_generated_file_is_not_changed(tmp_path: Path) -> None:
         Project(root=tmp_path, roots=(str(tmp_path),)).load(str(tmp_path / "made.py"))
 
 
-def test_the_diff_applies_with_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_diff_applies_with_git(tmp_path: Path) -> None:
     import subprocess
 
-    monkeypatch.chdir(tmp_path)
     project, site = find_site(tmp_path, f"def f(y, s):\n    t = {SHORT}\n    return t, y")
     declare(project, [site], OLD)
     texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
