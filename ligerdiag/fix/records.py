@@ -7,6 +7,9 @@ from pathlib import Path
 
 from ligerdiag.model.findings import Verdict
 
+type Texts = Mapping[Path, bytes]
+"""From the real path of a changed file to its new text."""
+
 
 class Proof(StrEnum):
     """How sure it is that a changed program is right."""
