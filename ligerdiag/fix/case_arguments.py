@@ -44,6 +44,14 @@ def read_flags(findings: Iterable[Finding]) -> dict[str, str]:
     return {name: value for one in findings for name, value in _FLAG.findall(one.help)}
 
 
+def advise_flags(findings: Iterable[Finding]) -> str:
+    """Returns the line for the shell that sets the flags where the program runs."""
+    flags = " ".join(f"--{name}={value}" for name, value in read_flags(findings).items())
+    return (
+        f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: the case\'s flags concern `ligerdiag` alone'
+    )
+
+
 def _spell(value: str) -> str:
     return {"true": "True", "false": "False"}.get(value) or (value if value.isdecimal() else f'"{value}"')
 

@@ -16,7 +16,13 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.case_arguments import list_donations, list_fewer_donations, list_flags, list_kept_arguments
+from ligerdiag.fix.case_arguments import (
+    advise_flags,
+    list_donations,
+    list_fewer_donations,
+    list_flags,
+    list_kept_arguments,
+)
 from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
 from ligerdiag.fix.declared_aliases import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
@@ -69,6 +75,8 @@ class VariedCure:
     is_safe: bool = True
     is_defining: bool = False
     """Whether the cure gives outputs a value that have no defined one without it."""
+    advise: Callable[[Sequence[Finding]], str] = lambda _: ""
+    """Returns the step that the user has to take besides the diff."""
 
 
 CURES = (
@@ -119,7 +127,9 @@ VARIED = (
         about="`keep_unused=True`, so that a donated argument that is never read keeps its bytes",
         list_variants=list_kept_arguments,
     ),
-    VariedCure(name="xla-flag", about="a flag of XLA, where XLA is at fault", list_variants=list_flags),
+    VariedCure(
+        name="xla-flag", about="a flag of XLA, where XLA is at fault", list_variants=list_flags, advise=advise_flags
+    ),
     VariedCure(
         name="donate",
         about="an argument that the caller gives away",
@@ -270,7 +280,10 @@ class _Search:
             for texts in batch:
                 _require_python(texts)
             judgements = self._trials.judge(batch, defining=batch if cure.is_defining else ())
-            found = [self._make_attempt(cure, *one) for one in zip(batch, judgements, strict=True)]
+            found = [
+                replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
+                for one in zip(batch, judgements, strict=True)
+            ]
             best = min([*([] if best is None else [best]), *found], key=_rank, default=None)
             if _is_proved(best) and best is not None and not best.left:
                 break

@@ -172,9 +172,7 @@ class Trials:
             proof, reason = Proof.REFUTED, fault
         elif meaning is None or meaning.reason:
             proof, reason = Proof.NOT_COMPARED, "" if meaning is None else meaning.reason
-        elif different := [
-            name for name in meaning.different if name not in undefined and name not in corrected
-        ]:
+        elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
         elif not self._numbers_tell():
@@ -190,7 +188,10 @@ class Trials:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
             elif meaning.different and corrected.issuperset(meaning.different):
                 names = join_words([f"`{name}`" for name in meaning.different])
-                reason = f"{names} changed, and equal the case's reference now"
+                one = len(meaning.different) == 1
+                reason = (
+                    f"only {names} {'differs, and equals' if one else 'differ, and equal'} the case's reference now"
+                )
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
         return CureTrial(

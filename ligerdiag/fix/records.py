@@ -64,6 +64,9 @@ class Attempt:
     changes_callers: bool = False
     """Whether functions return more than before, so that all their callers in the project are changed."""
 
+    advice: str = ""
+    """A step besides the diff, such as a line for the shell; empty if there is none."""
+
     @property
     def is_offered(self) -> bool:
         """Whether a user may want to apply the cure, if only with `--unsafe`."""
