@@ -75,6 +75,8 @@ class VariedCure:
     is_safe: bool = True
     is_defining: bool = False
     """Whether the cure gives outputs a value that have no defined one without it."""
+    keeps_program: bool = False
+    """Whether the function stays as it is, and only its compile or its memory changes."""
     advise: Callable[[Sequence[Finding]], str] = lambda _: ""
     """Returns the step that the user has to take besides the diff."""
 
@@ -121,19 +123,30 @@ VARIED = (
     VariedCure(
         name="one-alias", about="each operand and each output in one alias at most", list_variants=list_fewer_aliases
     ),
-    VariedCure(name="no-donation", about="arguments that are no longer donated", list_variants=list_fewer_donations),
+    VariedCure(
+        name="no-donation",
+        about="arguments that are no longer donated",
+        list_variants=list_fewer_donations,
+        keeps_program=True,
+    ),
     VariedCure(
         name="keep-unused",
         about="`keep_unused=True`, so that a donated argument that is never read keeps its bytes",
         list_variants=list_kept_arguments,
+        keeps_program=True,
     ),
     VariedCure(
-        name="xla-flag", about="a flag of XLA, where XLA is at fault", list_variants=list_flags, advise=advise_flags
+        name="xla-flag",
+        about="a flag of XLA, where XLA is at fault",
+        list_variants=list_flags,
+        keeps_program=True,
+        advise=advise_flags,
     ),
     VariedCure(
         name="donate",
         about="an argument that the caller gives away",
         list_variants=list_donations,
+        keeps_program=True,
         is_safe=False,
     ),
 )
@@ -279,7 +292,9 @@ class _Search:
         for batch in batches:
             for texts in batch:
                 _require_python(texts)
-            judgements = self._trials.judge(batch, defining=batch if cure.is_defining else ())
+            judgements = self._trials.judge(
+                batch, defining=batch if cure.is_defining else (), keeps_program=cure.keeps_program
+            )
             found = [
                 replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
                 for one in zip(batch, judgements, strict=True)

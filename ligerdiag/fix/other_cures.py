@@ -138,8 +138,8 @@ def _require_variables(site: CallSite) -> list[str]:
 def _find_returned(site: CallSite) -> Returned:
     if site.outputs == 0:
         return Returned.NOTHING
-    declared = site.find_keyword(*OUTPUT_KEYWORDS)
-    is_sequence = declared is not None and isinstance(declared.value, cst.Tuple | cst.List)
+    place = site.find_outputs_argument()
+    is_sequence = place is not None and isinstance(site.options.args[place].value, cst.Tuple | cst.List)
     return Returned.SEQUENCE if is_sequence or site.outputs > 1 else Returned.ONE
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from ligerdiag.fix.call_arguments import find_keyword_place, replace_keyword, wrap
 from ligerdiag.fix.call_site import ALIASES, Project
 from ligerdiag.fix.definitions import find_function_at, list_parameters_of
 from ligerdiag.fix.other_cures import find_lax
@@ -92,18 +93,19 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
         if scope is None:
             continue
         file, function = scope
-        declared = [
-            argument
-            for call in file.find(cst.Call, function)
-            for argument in call.args
-            if argument.keyword is not None and argument.keyword.value == ALIASES
-        ]
+        calls = file.find(cst.Call, function)
+        declared = [one for one in calls if find_keyword_place(one.args, (ALIASES,)) is not None]
         if len(declared) == 1:
-            operand = one.operand
+            operand, column = one.operand, file.get_column(declared[0])
 
-            def drop(node: cst.CSTNode, file: SourceFile = file, operand: int | None = operand) -> cst.Arg:
-                assert isinstance(node, cst.Arg)
-                return node.with_changes(value=_drop_alias(file, node.value, operand))
+            def drop(
+                node: cst.CSTNode, file: SourceFile = file, operand: int | None = operand, column: int = column
+            ) -> cst.Call:
+                assert isinstance(node, cst.Call)
+                changed = replace_keyword(
+                    node, (ALIASES,), lambda arg: arg.with_changes(value=_drop_alias(file, arg.value, operand))
+                )
+                return wrap(changed, column, file.width)
 
             return [[render_variant(file, [(declared[0], drop)])]]
     raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")
