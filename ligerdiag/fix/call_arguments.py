@@ -52,14 +52,18 @@ def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
     )
 
 
-def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
-    place = find_keyword_place(call.args, names)
+def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
+    """Returns the call with the argument at an index changed; the call itself for None."""
     if place is None:
         return call
     args = [*call.args]
     args[place] = change(args[place])
     return call.with_changes(args=args)
+
+
+def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
+    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
+    return replace_argument(call, find_keyword_place(call.args, names), change)
 
 
 def wrap(call: cst.Call, column: int, width: int) -> cst.Call:

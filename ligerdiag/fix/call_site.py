@@ -9,6 +9,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from ligerdiag.fix.forwarded_calls import Forwarding, find_forwarding
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
 from ligerdiag.source_text import compute_near, is_below
@@ -162,6 +163,8 @@ class CallSite:
     written: tuple[Written, ...]
     outputs: int
     """Number of outputs of the custom call."""
+    forwarding: Forwarding | None = None
+    """How the called function hands the arguments on to `triton_call`; None for a call of `triton_call` itself."""
 
     @property
     def options(self) -> cst.Call:
@@ -187,9 +190,33 @@ class CallSite:
         found = (one for one in self.options.args if one.keyword is not None and one.keyword.value in names)
         return next(found, None)
 
+    @property
+    def callee(self) -> str:
+        """The name by which the kernel is called."""
+        return TRITON_CALL if self.forwarding is None else self.forwarding.name
+
+    def list_operands(self, call: cst.Call | None = None) -> list[cst.Arg]:
+        """Returns the operands that are passed by position. call: another call of the same function."""
+        given = [one for one in (call or self.call).args if one.keyword is None and one.star != "**"]
+        return given if self.forwarding is None else given[self.forwarding.skipped :]
+
+    def find_outputs_argument(self, call: cst.Call | None = None) -> int | None:
+        """Returns the index of the argument that declares the outputs among those of `options`; None if there is none.
+        call: that call with other changes.
+        """
+        args = (call or self.options).args
+        names = OUTPUT_KEYWORDS
+        if self.forwarding is not None and self.forwarding.outputs:
+            place = self.forwarding.outputs_place
+            names = (self.forwarding.outputs,)
+            if place is not None and place < len(args) and args[place].keyword is None:
+                return place
+        found = (n for n, one in enumerate(args) if one.keyword is not None and one.keyword.value in names)
+        return next(found, None)
+
     def compute_position(self, written: Written) -> int | None:
-        """Returns the position of an overwritten argument among the positional ones; None if it is a keyword."""
-        given = [one for one in self.call.args if one.keyword is None]
+        """Returns the position of an overwritten argument among the operands; None if it is passed by keyword."""
+        given = self.list_operands()
         return next((number for number, one in enumerate(given) if one is written.argument), None)
 
 
@@ -212,7 +239,25 @@ def find_call_site(project: Project, place: CallPlace, *, needs_writes: bool = T
         written=(),
         outputs=place.outputs,
     )
+    if site.is_unpacked and place.callers:
+        site = _find_forwarded(project, site, place.callers[0]) or site
     return replace(site, written=_find_written(site, place)) if needs_writes else site
+
+
+def _find_forwarded(project: Project, site: CallSite, caller: SourceLine) -> CallSite | None:
+    """Returns the call of the function around the site, if that only hands its arguments on. caller: its line."""
+    forwarding = find_forwarding(site.file, site.call, OUTPUT_KEYWORDS)
+    if forwarding is None:
+        return None
+    file = project.load(caller.file)
+    found = [
+        one
+        for one in file.find(cst.Call)
+        if get_name(one.func) == forwarding.name and file.get_lines(one)[0] <= caller.line <= file.get_lines(one)[1]
+    ]
+    if len(found) != 1 or any(one.star == "*" for one in found[0].args):
+        return None
+    return replace(site, file=file, call=found[0], statement=file.find_statement(found[0]), forwarding=forwarding)
 
 
 def _find_call(file: SourceFile, line: int) -> cst.Call:
@@ -266,7 +311,7 @@ def _find_written(site: CallSite, place: CallPlace) -> tuple[Written, ...]:
     if site.is_unpacked:
         return tuple(Written(argument=one, number=0, parameter="") for one in site.call.args if one.star == "*")
     by_name = {one.keyword.value: one for one in site.call.args if one.keyword is not None}
-    given = [one for one in site.call.args if one.keyword is None]
+    given = site.list_operands()
     parameters = list_parameters(site.kernel_function)
     found: list[Written] = []
     for number, name in zip(place.written, place.parameters or ("",) * len(place.written), strict=True):

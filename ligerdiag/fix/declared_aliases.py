@@ -19,7 +19,7 @@ from ligerdiag.fix.call_arguments import (
     insert,
     make_tuple,
     parse_argument,
-    replace_keyword,
+    replace_argument,
 )
 from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, CallSite, Project, Written
 from ligerdiag.fix.kernel_parameters import (
@@ -111,7 +111,7 @@ def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_ker
 def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     """Returns another call of the kernel, which the case does not reach, with the same operands overwritten."""
     written: list[Written] = []
-    given = [one for one in call.args if one.keyword is None]
+    given = site.list_operands(call)
     for one in site.written:
         place = site.compute_position(one)
         if place is None or place >= len(given) or any(argument.star for argument in given):
@@ -124,10 +124,10 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
 
 def _find_outputs(site: CallSite) -> Returned:
     """Returns what the call returns: it depends on the form in which the outputs are declared."""
-    declared = site.find_keyword(*OUTPUT_KEYWORDS)
-    if declared is None:
+    place = site.find_outputs_argument()
+    if place is None:
         raise CannotFixError(f"the call does not name its outputs by `out_shape`{site.file.render_place(site.call)}")
-    value = declared.value
+    value = site.options.args[place].value
     if isinstance(value, cst.Name):
         value = _find_assigned(site, value.value) or value
     if isinstance(value, cst.Tuple | cst.List):
@@ -195,7 +195,7 @@ def _add_outputs(
         return argument.with_changes(value=make_tuple(value, *values, parentheses=True))
 
     def change_options(options: cst.Call) -> cst.Call:
-        options = replace_keyword(options, OUTPUT_KEYWORDS, extend)
+        options = replace_argument(options, site.find_outputs_argument(options), extend)
         for keyword in keywords:
             options = add_keyword(options, keyword, after=OUTPUT_KEYWORDS)
         return options
@@ -211,6 +211,8 @@ def _add_outputs(
 def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> None:
     if site.find_keyword(ALIASES) is not None:
         raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+    if site.forwarding is not None:
+        raise CannotFixError(f"the kernel is called through `{site.callee}`{site.file.render_place(site.call)}")
     outputs = _find_outputs(site)
     entries: list[str] = []
     for one in site.written:

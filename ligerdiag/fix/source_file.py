@@ -47,6 +47,11 @@ class SourceFile:
         """Adds a change of this node of the tree; several changes of a node are made in the order in which they came."""
         self._changes.setdefault(node, []).append(change)
 
+    def forget_changes(self) -> None:
+        """Takes back all changes and imports."""
+        self._changes.clear()
+        self._imports.clear()
+
     def require_unchanged(self, node: cst.CSTNode) -> None:
         """Raises CannotFixError if the node already has a change that would meet another one."""
         if node in self._changes:

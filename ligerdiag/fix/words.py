@@ -39,6 +39,8 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         if best.changes_callers:
             yield "  not proved for other callers: a function returns more, so all its callers are changed; read them"
+        if best.advice:
+            yield f"  besides: {best.advice}"
         yield ""
         yield (
             best.diff.rstrip("\n")
