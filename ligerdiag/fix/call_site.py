@@ -193,7 +193,9 @@ class CallSite:
     @property
     def callee(self) -> str:
         """The name by which the kernel is called."""
-        return TRITON_CALL if self.forwarding is None else self.forwarding.name
+        if self.forwarding is not None:
+            return self.forwarding.name
+        return TRITON_CALL if self.is_pallas else get_name(self.call.func)
 
     def list_operands(self, call: cst.Call | None = None) -> list[cst.Arg]:
         """Returns the operands that are passed by position. call: another call of the same function."""
@@ -260,12 +262,33 @@ def _find_forwarded(project: Project, site: CallSite, caller: SourceLine) -> Cal
     return replace(site, file=file, call=found[0], statement=file.find_statement(found[0]), forwarding=forwarding)
 
 
+def list_call_names(file: SourceFile) -> set[str]:
+    """Returns the names by which a file calls `triton_call`: its own, `from jax_triton import triton_call as call`,
+    `call = partial(jt.triton_call, grid=(8,))`.
+    """
+    names = {TRITON_CALL}
+    for statement in file.find(cst.ImportFrom):
+        if not isinstance(statement.names, cst.ImportStar):
+            names |= {
+                one.evaluated_alias or TRITON_CALL for one in statement.names if one.evaluated_name == TRITON_CALL
+            }
+    for one in file.find(cst.Assign):
+        value = one.value
+        if isinstance(value, cst.Call) and get_name(value.func) == "partial":
+            given = [argument for argument in value.args if argument.keyword is None]
+            value = given[0].value if len(given) == 1 else value
+        if get_name(value) in names:
+            names |= {get_name(target.target) for target in one.targets} - {""}
+    return names
+
+
 def _find_call(file: SourceFile, line: int) -> cst.Call:
     """Returns the innermost call of a kernel around the line."""
     found: list[cst.Call] = []
+    names = list_call_names(file)
     for call in file.find(cst.Call):
         inner = get_name(call.func.func) if isinstance(call.func, cst.Call) else ""
-        if get_name(call.func) != TRITON_CALL and inner != PALLAS_CALL:
+        if get_name(call.func) not in names and inner != PALLAS_CALL:
             continue
         first, last = file.get_lines(call)
         if first <= line <= last:

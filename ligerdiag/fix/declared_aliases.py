@@ -21,7 +21,7 @@ from ligerdiag.fix.call_arguments import (
     parse_argument,
     replace_argument,
 )
-from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, CallSite, Project, Written
+from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, TRITON_CALL, CallSite, Project, Written
 from ligerdiag.fix.kernel_parameters import (
     add_pointers,
     list_kernel_names,
@@ -122,6 +122,14 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     return replace(site, file=file, call=call, statement=file.find_statement(call), written=tuple(written))
 
 
+def _is_plain(site: CallSite) -> bool:
+    """Returns whether the call is one of `triton_call` itself, without keywords that a `partial` adds."""
+    partials = [one for one in site.file.find(cst.Call) if get_name(one.func) == "partial"]
+    return site.callee == TRITON_CALL or not any(
+        get_name(argument.value) == TRITON_CALL for one in partials for argument in one.args
+    )
+
+
 def _find_outputs(site: CallSite) -> Returned:
     """Returns what the call returns: it depends on the form in which the outputs are declared."""
     place = site.find_outputs_argument()
@@ -211,7 +219,7 @@ def _add_outputs(
 def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> None:
     if site.find_keyword(ALIASES) is not None:
         raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
-    if site.forwarding is not None:
+    if site.forwarding is not None or not _is_plain(site):
         raise CannotFixError(f"the kernel is called through `{site.callee}`{site.file.render_place(site.call)}")
     outputs = _find_outputs(site)
     entries: list[str] = []

@@ -3,7 +3,7 @@
 import libcst as cst
 
 from ligerdiag.fix.call_arguments import insert
-from ligerdiag.fix.call_site import CallSite, Project, list_parameters
+from ligerdiag.fix.call_site import CallSite, Project, list_call_names, list_parameters
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
@@ -35,7 +35,7 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
             call = next((one for one in parents if isinstance(one, cst.Call)), None)
             if call is site.options:
                 continue
-            if call is None or get_name(call.func) != site.callee:
+            if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
                 raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
             found.append((file, call))
     return found

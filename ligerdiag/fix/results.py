@@ -6,7 +6,7 @@ from enum import Enum, auto
 import libcst as cst
 
 from ligerdiag.fix.array_names import NOWHERE, NewContents, plan_new_contents
-from ligerdiag.fix.call_arguments import append_element, make_tuple, wrap
+from ligerdiag.fix.call_arguments import append_element, make_tuple, shift, wrap
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.callers import (
     Caller,
@@ -107,7 +107,12 @@ def _wrap(file: SourceFile, statement: cst.CSTNode, assign: cst.Assign | cst.Exp
     if not isinstance(assign.value, cst.Call):
         return assign
     before = len(file.module.code_for_node(assign.with_changes(value=cst.Name("x")))) - 1
-    return assign.with_changes(value=wrap(assign.value, file.get_column(statement) + before, file.width))
+    indentation = file.get_column(statement)
+    call = assign.value
+    if isinstance(statement, cst.SimpleStatementLine) and isinstance(own := statement.body[0], cst.Assign | cst.Expr):
+        old = file.get_column(own.value)
+        call = shift(call, indentation, old, indentation + before - old)
+    return assign.with_changes(value=wrap(call, indentation + before, file.width))
 
 
 def _surround(

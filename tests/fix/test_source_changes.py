@@ -30,13 +30,13 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find_site(
-    folder: Path, program: str, *, written: tuple[int, ...] = (0,), outputs: int = 1
+    folder: Path, program: str, *, written: tuple[int, ...] = (0,), outputs: int = 1, line: int = 0
 ) -> tuple[Project, CallSite]:
     """Returns the only kernel call of a program, which follows the kernel in a file."""
     path = folder / "mine.py"
     path.write_text(f"import jax\n\n\n{KERNEL}{program}", encoding="utf-8")
     lines = path.read_text(encoding="utf-8").splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if "triton_call(" in text or "lambda" in text)
+    line = line or next(number for number, text in enumerate(lines, 1) if "triton_call(" in text or "lambda" in text)
     place = CallPlace(
         line=SourceLine(file=str(path), line=line),
         kernel="double_kernel",
@@ -87,6 +87,34 @@ def test_arguments_on_lines_of_their_own_get_more_such_lines(tmp_path: Path) -> 
         "+            y,",
         "+        input_output_aliases={0: 2},",
     ]
+
+
+def test_arguments_that_are_aligned_stay_aligned(tmp_path: Path) -> None:
+    call = f"jt.triton_call(y, out_shape=s,\n{' ' * 23}kernel=double_kernel)"
+    program = f"def f(y, s):\n    t = {call}\n    return t, y\n"
+    assert list_changes(tmp_path, declare, program, NEW)[2:] == [
+        "+    t, y = jt.triton_call(y, out_shape=(s, y),",
+        "+                          input_output_aliases={0: 1},",
+        "+                          kernel=double_kernel)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "binding",
+    ["call = partial(jt.triton_call, N=8)", "call = jt.triton_call", "from jax_triton import triton_call as call"],
+)
+def test_another_name_of_triton_call_is_understood(binding: str, tmp_path: Path) -> None:
+    program = f"{binding}\n\n\ndef f(y, s):\n    t = call(y, kernel=double_kernel, out_shape=s)\n    return t, y\n"
+    project, site = find_site(tmp_path, program, line=15)
+    declare(project, [site], NEW)
+    assert "t, y = call(\n        y, kernel=double_kernel, out_shape=(s, y)," in site.file.render().decode()
+    project, site = find_site(tmp_path, program, line=15)
+    if "partial" in binding:
+        with pytest.raises(CannotFixError, match=r"the kernel is called through `call` \(mine.py:15\)"):
+            call_in_place(project, [site], NEW)
+    else:
+        call_in_place(project, [site], NEW)
+        assert "t, y = call_in_place(y, kernel=double_kernel, written=0, outputs=s)" in site.file.render().decode()
 
 
 def test_call_in_place_gets_the_position_and_an_import(tmp_path: Path) -> None:
