@@ -186,7 +186,7 @@ def hand_up(project: Project, handed: Handed) -> list[Handed]:
     users = project.find_users(name, file)
     further: list[Handed] = []
     for user in users:
-        for call in _find_calls(user, name, function if user is file else None):
+        for call in list_calls(user, name, function if user is file else None):
             further += _change_caller(user, call, handed, returned)
     return further
 
@@ -230,7 +230,7 @@ def _changes_results(decorator: cst.Decorator) -> bool:
     return get_name(call) not in ("jit", "named_call", "named_scope", "checkpoint", "remat", "staticmethod", "inline")
 
 
-def _find_calls(file: SourceFile, name: str, function: cst.FunctionDef | None) -> list[cst.Call]:
+def list_calls(file: SourceFile, name: str, function: cst.FunctionDef | None) -> list[cst.Call]:
     """Returns the calls of a function in a file. function: its `def` if the file has it. Raises CannotFixError for any
     other use of the function, which would get a result of another form.
     """

@@ -77,7 +77,7 @@ def _list_ways(project: Project, file: SourceFile, function: cst.FunctionDef, se
     groups: dict[tuple[str, str, str], list[cst.Call]] = {}
     for call in file.find(cst.Call, function):
         target, given = find_target(call)
-        if call in seen or not target or target in (TRITON_CALL, PALLAS_CALL):
+        if call in seen or target in (TRITON_CALL, PALLAS_CALL):
             continue
         seen.add(call)
         passed = {one.keyword.value: one for one in given if one.keyword is not None}
