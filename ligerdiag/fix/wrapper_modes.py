@@ -116,7 +116,7 @@ def _list_values(  # noqa: PLR0917
         own = (one for scope in around for one in list_parameters_of(scope) if one.name.value == value.value)
         parameter = next(own, None)
         if parameter is not None:
-            found |= _read_annotation(project, file, file, parameter)
+            found |= _read_annotation(project, file, file, parameter) or _read_truth(parameter.default)
     callee = find_definition(project, file, target, cst.FunctionDef)
     if callee is not None:
         home, definition = callee
@@ -128,15 +128,19 @@ def _list_values(  # noqa: PLR0917
             default = parameter.default
             if isinstance(default, cst.SimpleString) and not found:
                 found[home.module.code_for_node(default)] = ""
-            if isinstance(default, cst.Name) and default.value in ("True", "False"):
-                found |= {"True": "", "False": ""}
-                if value is None:
-                    del found[default.value]
+            found |= _read_truth(default)
+            if value is None and isinstance(default, cst.Name):
+                found.pop(default.value, None)
     if isinstance(value, cst.Attribute) and isinstance(value.value, cst.Name):
         found |= _list_members(project, file, file, value.value.value)
-    if isinstance(value, cst.Name) and value.value in ("True", "False"):
-        found |= {"True": "", "False": ""}
+    found |= _read_truth(value)
     return list(found.items())
+
+
+def _read_truth(value: cst.BaseExpression | None) -> dict[str, str]:
+    """Returns both truth values for one of them; {} for anything else."""
+    is_truth = isinstance(value, cst.Name) and value.value in ("True", "False")
+    return {"True": "", "False": ""} if is_truth else {}
 
 
 def _read_annotation(project: Project, home: SourceFile, file: SourceFile, parameter: cst.Param) -> dict[str, str]:
