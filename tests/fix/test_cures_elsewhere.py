@@ -34,6 +34,7 @@ def fix(program: str, cache: Path, *cures: str) -> CaseFix:
         pytest.param("unread", "keep-unused", "keep_unused=True)", marks=NIGHTLY),
         pytest.param("pieces", "xla-flag", 'xla_flags={"xla_disable_hlo_passes": "priority-fusion"}', marks=NIGHTLY),
     ],
+    ids=lambda value: value if str(value).isalpha() else "",
 )
 def test_a_change_elsewhere_is_proved(shared_cache: Path, program: str, cure: str, line: str) -> None:
     answer = fix(program, shared_cache, cure)
