@@ -307,8 +307,10 @@ class _Search:
                 replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
                 for one in zip(batch, judgements, strict=True)
             ]
-            best = min([*([] if best is None else [best]), *found], key=_rank, default=None)
-            if _is_proved(best) and best is not None and not best.left:
+            if best is not None:
+                found.append(best)
+            best = min(found, key=_rank, default=None)
+            if best is not None and _is_proved(best) and not best.left:
                 break
         return best
 

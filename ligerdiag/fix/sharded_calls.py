@@ -24,7 +24,8 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
     """
     if not given.axes:
         raise UnrelatedCureError("the program runs on one device")
-    if len(given.axes) > 1:
+    axis, *others = given.axes
+    if others:
         raise CannotFixError("the mesh has several axes, so that it is unknown which of them splits the rows")
     if any("shard_map" in site.file.list_names() for site in sites):
         raise UnrelatedCureError("the program has a `shard_map` already")
@@ -40,7 +41,7 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
             for call in list_calls(user, name, function if user is site.file else None):
                 if not call.args or any(one.keyword is not None or one.star for one in call.args):
                     raise CannotFixError(f"`{name}` gets more than arrays by position{user.render_place(call)}")
-                _wrap(user, call, given.axes[0])
+                _wrap(user, call, axis)
     if not done:
         raise CannotFixError("the kernel is called in no function that could run on each device")
 

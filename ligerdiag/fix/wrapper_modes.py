@@ -149,7 +149,7 @@ def _read_annotation(project: Project, home: SourceFile, file: SourceFile, param
         return {}
     node = parameter.annotation.annotation
     if isinstance(node, cst.Subscript) and get_name(node.value) == "Literal":
-        parts = [one.slice for one in node.slice if isinstance(one, cst.SubscriptElement)]
+        parts = [one.slice for one in node.slice]
         return {home.module.code_for_node(one.value): "" for one in parts if isinstance(one, cst.Index)}
     if get_name(node) == "bool":
         return {"True": "", "False": ""}

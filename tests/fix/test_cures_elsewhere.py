@@ -1,7 +1,9 @@
 """Cures that change another place than the kernel's call: each program is compiled, judged and replayed."""
 
 import json
+import subprocess
 from pathlib import Path
+from shutil import copy
 
 import jsonschema
 import pytest
@@ -55,3 +57,14 @@ def test_on_several_devices_each_calls_the_kernel_on_its_own_rows(shared_cache: 
     assert "LD032" in declared.reason
     assert answer.best is mapped
     assert mapped.costs["h100"].peak < 0
+
+
+@NIGHTLY
+def test_the_newest_jax_triton_gets_the_same_cures(plain_python: Path, tmp_path: Path) -> None:
+    expected = {"flagged": "mode", "forwarded": "declare", "sharded": "shard-map", "restart": "no-donation"}
+    files = [copy(PROGRAMS / f"{name}.py", tmp_path) for name in expected]
+    words = ["fix", *files, "--format", "json", "--cache-dir", str(tmp_path / "cache")]
+    run = [plain_python, "-P", "-m", "ligerdiag", *words]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 1, done.stderr
+    assert {one["case"]: one["cure"] for one in json.loads(done.stdout)["fixes"]} == expected

@@ -21,7 +21,7 @@ CASES = [
     Case(
         name="pieces",
         function=step,
-        args=(Arg(shape=8, partition=("x",)), Arg(shape=20, partition=("x",))),
+        args=(Arg(shape=(8,), partition=("x",)), Arg(shape=(20,), partition=("x",))),
         mesh={"x": DEVICES},
     )
 ]
