@@ -38,15 +38,17 @@ Cures, in the order in which people prefer them:
   declare        an output of the call that aliases the operand
   call-in-place  the same by `ligerdiag.in_place.call_in_place`
   out-of-place   the kernel stores into an output with bytes of its own
-  barrier        an optimization barrier, at which later readers wait for the kernel
+  shard-map      each device calls the kernel on its own rows
+  barrier        later readers wait for the kernel
   keep-apart     barriers around a call that XLA fuses with slices
   zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
-  mode           another value of the argument by which a wrapper chooses how to call the kernel
+  mode           another value of a wrapper's argument, such as in_place=False
   traced-zeros   zeros that JAX does not move out of a loop
   one-alias      each operand and each output in one alias at most
-  no-donation, keep-unused   donations that XLA mixes up or nothing uses
+  no-donation    a donation less
+  keep-unused    keep_unused=True for a donated argument that is never read
   xla-flag       a flag of XLA, where XLA is at fault
-  ref, copy, donate   a Ref, a copy of the operand, a donated argument: unsafe, only with --unsafe
+Unsafe, only with --unsafe: ref, copy, donate (a Ref, a copy, a donated argument).
 """
 
 EPILOG = f"""\b

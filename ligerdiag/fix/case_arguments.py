@@ -257,6 +257,8 @@ def _make_kept(numbers: set[int], names: set[str]) -> Change:
                 last = cst.Comma() if len(kept) == 1 else cst.MaybeSentinel.DEFAULT
                 kept[-1] = kept[-1].with_changes(comma=last)
                 args.append(one.with_changes(value=one.value.with_changes(elements=kept)))
+        if get_name(node.func) == "partial" and len(args) == 1:
+            return args[0].value
         return _close(node, args)
 
     return change

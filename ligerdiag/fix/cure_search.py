@@ -16,7 +16,6 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.callers import UnreachedCallerError
 from ligerdiag.fix.case_arguments import (
     advise_flags,
     list_donations,
@@ -27,14 +26,15 @@ from ligerdiag.fix.case_arguments import (
 from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
 from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
+from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
+from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
 from ligerdiag.fix.variants import ListVariants
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.model.memory import SMALLEST_BYTES
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
@@ -95,6 +95,12 @@ CURES = (
         name="out-of-place",
         about="the kernel stores into an output with bytes of its own",
         apply=store_out_of_place,
+        is_deep=True,
+    ),
+    Cure(
+        name="shard-map",
+        about="the declared alias, in a `jax.shard_map`: each device calls the kernel on its own rows",
+        apply=declare_in_shards,
         is_deep=True,
     ),
     Cure(
@@ -227,13 +233,15 @@ def fix_case(
 
 
 def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
-    """Returns a key by which the best attempt is the smallest. Memory counts from 64 KiB on: smaller arrays are free."""
+    """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
+    place to save memory, and the case's arrays may be small ones that stand for large ones.
+    """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
         attempt.proof is not Proof.PROVED,
         not attempt.is_safe,
         len(attempt.left),
-        max((max(cost, 0) // SMALLEST_BYTES for cost in costs), default=0),
+        max((max(cost, 0) for cost in costs), default=0),
         attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
@@ -300,8 +308,10 @@ class _Search:
                 replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
                 for one in zip(batch, judgements, strict=True)
             ]
-            best = min([*([] if best is None else [best]), *found], key=_rank, default=None)
-            if _is_proved(best) and best is not None and not best.left:
+            if best is not None:
+                found.append(best)
+            best = min(found, key=_rank, default=None)
+            if best is not None and _is_proved(best) and not best.left:
                 break
         return best
 
@@ -378,7 +388,8 @@ class _Search:
             if not places:
                 raise UnrelatedCureError("no finding is about a call that overwrites an operand")
             sites = _find_sites(project, places)
-            cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth))
+            axes = tuple(name for name, size in self._case.mesh.items() if size > 1)
+            cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth, axes=axes))
         texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
         if not texts:
             raise CannotFixError("there is nothing to change")

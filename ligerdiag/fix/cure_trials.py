@@ -207,11 +207,10 @@ class Trials:
         """Returns the outputs that differ from the case's reference in the unchanged program, run as written, and that equal
         it in the changed one: there the reference, and not the program, says what the author means.
         """
-        if not self._case.has_reference or any(
-            one.replay is None or one.replay.state is not ReplayState.DONE for one in reports
-        ):
+        known = [set[str]() if one.replay is None else set(one.replay.reference) for one in reports]
+        if not self._case.has_reference or not known:
             return set()
-        return _list_wrong_as_written(self._base) - _list_wrong_as_written(reports)
+        return _list_wrong_as_written(self._base).intersection(*known) - _list_wrong_as_written(reports)
 
     def _list_undefined(self) -> list[str]:
         """Returns the outputs that have no defined value in the unchanged case, because of memory that nothing writes."""
@@ -241,11 +240,12 @@ def _has_numbers(report: CaseReport) -> bool:
 
 
 def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
+    """Returns the outputs that differ from the case's reference in program order, or that a workaround rounds there."""
     return {
         name
         for report in reports
         for one in report.findings
-        if get_rule(one.rule).kind is RuleKind.REFERENCE
+        if get_rule(one.rule).kind in (RuleKind.REFERENCE, RuleKind.ROUNDING)
         for name in one.outputs
     }
 

@@ -44,6 +44,8 @@ class Circumstances:
     """Whether jax-triton is older than 0.4: it passes the kernel a pointer for each output that aliases an operand."""
     depth: int = 0
     """Number of callers, from the innermost one, that also get the new contents."""
+    axes: tuple[str, ...] = ()
+    """Names of the mesh's axes with several devices."""
 
 
 def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:

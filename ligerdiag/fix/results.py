@@ -5,10 +5,10 @@ from enum import Enum, auto
 
 import libcst as cst
 
-from ligerdiag.fix.array_names import NOWHERE, NewContents, plan_new_contents
 from ligerdiag.fix.call_arguments import append_element, make_tuple, shift, wrap
 from ligerdiag.fix.call_site import Project
-from ligerdiag.fix.callers import (
+from ligerdiag.fix.readers.array_names import NOWHERE, NewContents, plan_new_contents
+from ligerdiag.fix.readers.callers import (
     Caller,
     Handed,
     UnreachedCallerError,

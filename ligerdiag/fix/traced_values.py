@@ -69,6 +69,7 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
     passed = [
         one.value.value
         for call in file.find(cst.Call, function)
+        if get_name(call.func) not in _CONSTANTS
         for one in call.args
         if one.keyword is None and isinstance(one.value, cst.Name)
     ]

@@ -79,7 +79,7 @@ def _list_ways(project: Project, file: SourceFile, function: cst.FunctionDef, se
     groups: dict[tuple[str, str, str], list[cst.Call]] = {}
     for call in file.find(cst.Call, function):
         target, given = find_target(call)
-        if call in seen or not target or target in (TRITON_CALL, PALLAS_CALL):
+        if call in seen or target in (TRITON_CALL, PALLAS_CALL):
             continue
         seen.add(call)
         passed = {one.keyword.value: one for one in given if one.keyword is not None}
@@ -135,7 +135,7 @@ def _list_values(  # noqa: PLR0917
         own = (one for scope in around for one in list_parameters_of(scope) if one.name.value == value.value)
         parameter = next(own, None)
         if parameter is not None:
-            found |= _read_annotation(project, file, file, parameter)
+            found |= _read_annotation(project, file, file, parameter) or _read_truth(parameter.default)
     callee = find_definition(project, file, target, cst.FunctionDef)
     if callee is not None:
         home, definition = callee
@@ -147,15 +147,19 @@ def _list_values(  # noqa: PLR0917
             default = parameter.default
             if isinstance(default, cst.SimpleString) and not found:
                 found[home.module.code_for_node(default)] = ""
-            if isinstance(default, cst.Name) and default.value in ("True", "False"):
-                found |= {"True": "", "False": ""}
-                if value is None:
-                    del found[default.value]
+            found |= _read_truth(default)
+            if value is None and isinstance(default, cst.Name):
+                found.pop(default.value, None)
     if isinstance(value, cst.Attribute) and isinstance(value.value, cst.Name):
         found |= _list_members(project, file, file, value.value.value)
-    if isinstance(value, cst.Name) and value.value in ("True", "False"):
-        found |= {"True": "", "False": ""}
+    found |= _read_truth(value)
     return list(found.items())
+
+
+def _read_truth(value: cst.BaseExpression | None) -> dict[str, str]:
+    """Returns both truth values for one of them; {} for anything else."""
+    is_truth = isinstance(value, cst.Name) and value.value in ("True", "False")
+    return {"True": "", "False": ""} if is_truth else {}
 
 
 def _read_annotation(project: Project, home: SourceFile, file: SourceFile, parameter: cst.Param) -> dict[str, str]:
@@ -166,7 +170,7 @@ def _read_annotation(project: Project, home: SourceFile, file: SourceFile, param
     if isinstance(node, cst.BinaryOperation) and get_name(node.right) == "None":
         node = node.left
     if isinstance(node, cst.Subscript) and get_name(node.value) == "Literal":
-        parts = [one.slice for one in node.slice if isinstance(one, cst.SubscriptElement)]
+        parts = [one.slice for one in node.slice]
         return {home.module.code_for_node(one.value): "" for one in parts if isinstance(one, cst.Index)}
     if get_name(node) == "bool":
         return {"True": "", "False": ""}

@@ -269,7 +269,7 @@ def _read_flags(value: object) -> dict[str, str | int | float | bool]:
     for name, one in flags.items():
         if not (isinstance(name, str) and name.startswith("xla_") and isinstance(one, str | int | float | bool)):
             wanted = "a mapping of names such as `xla_gpu_autotune_level` to values"
-            raise _refuse(f"expected xla_flags to be {wanted} but got {_describe(value)}")
+            raise _refuse(f"expected xla_flags to be {wanted} but got {_describe(cast('object', value))}")
     return cast("dict[str, str | int | float | bool]", dict(flags))
 
 

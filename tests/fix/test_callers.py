@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ligerdiag.fix.callers import UnreachedCallerError
 from ligerdiag.fix.declared_aliases import Circumstances, declare
+from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.source_file import CannotFixError
 from tests.fix.test_source_changes import SHORT, list_changes
 

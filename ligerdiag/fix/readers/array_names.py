@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ligerdiag.fix.name_scopes import (
+from ligerdiag.fix.readers.name_scopes import (
     Variable,
     dominates,
     find_later_read,

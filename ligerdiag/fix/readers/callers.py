@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ligerdiag.fix.array_names import plan_new_contents
 from ligerdiag.fix.call_site import Project
+from ligerdiag.fix.readers.array_names import plan_new_contents
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _WRAPPERS = frozenset({"jit", "checkpoint", "remat", "named_call", "named_scope"})
