@@ -12,6 +12,7 @@ COMMANDS = (
     "report",
     "bisect",
     "reduce",
+    "fix",
     "diff",
     "compare",
     "sweep",

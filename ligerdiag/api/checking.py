@@ -16,6 +16,7 @@ from ligerdiag.api.judging import (
     ignore_progress,
     judge_result,
     list_declared,
+    list_own_flags,
     make_replay_options,
     name_source,
     refuse_source,
@@ -247,7 +248,7 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     judged = {case.target for case in cases if case.outputs}
     notes = list_unconfirmed(one.name for one in targets if one.platform is Platform.ROCM and one.name in judged)
     notes += list_declared((*options.effects, *(one for task in run.tasks for one in parse_declared(task.case))))
-    notes += () if tuning is None else tuning.notes
+    notes += list_own_flags(task.case for task in run.tasks) + (() if tuning is None else tuning.notes)
     notes += describe_files_left_out(options.selectors, Path.cwd())
     dropped = _list_dropped(run.tasks, targets, toolchain.name)
     notes += tuple(line for target, line in dropped if not target.is_own)

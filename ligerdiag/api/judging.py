@@ -2,7 +2,7 @@
 GPUs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +15,7 @@ from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
 from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState, Verdict, mark_undecided
-from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.jobs import CaseSpec, Flag, Source
 from ligerdiag.model.report import (
     Identity,
     Inspection,
@@ -30,6 +30,7 @@ from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
 from ligerdiag.replay.replay_worker import ALONE_SECONDS
 from ligerdiag.rules.undefined_outputs import compute_replayed_verdicts
 from ligerdiag.run_options import CheckOptions
+from ligerdiag.text import join_words
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool
 
@@ -38,6 +39,23 @@ def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
     """Returns one note for each kernel whose effects the user declares, because verdicts may depend on the declaration."""
     trusted = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
     return tuple(f"the effects of `{name}` are declared, and {believed}" for name, believed in trusted.items())
+
+
+def list_own_flags(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
+    """Returns one note for each set of flags of XLA that cases have: the verdicts hold for a program that runs with them."""
+    found: dict[str, list[str]] = {}
+    for one in cases:
+        if one.xla_flags:
+            words = " ".join(f"--{name}={_spell_flag(value)}" for name, value in sorted(one.xla_flags.items()))
+            found.setdefault(words, []).append(f"`{one.id}`")
+    return tuple(
+        f"{join_words(list(dict.fromkeys(names)))}: compiled with `XLA_FLAGS={words}`, which the program needs where it runs"
+        for words, names in found.items()
+    )
+
+
+def _spell_flag(value: Flag) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _BY_NUMBER = "trusted where the kernel could not be analysed"

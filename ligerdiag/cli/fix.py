@@ -9,13 +9,14 @@ import typer
 
 from ligerdiag.cli.exit_codes import MEANINGS_OF_FIX, ExitCode, choose_exit_code, find_ending_code, render_table
 from ligerdiag.cli.options import (
+    AnswerForm,
     Config,
     ReplayBounds,
     make_command,
     parse_targets,
     read_settings,
 )
-from ligerdiag.cli.output import Format, Outputs, write_atomically
+from ligerdiag.cli.output import AnswerFormat, Format, Outputs, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import InputError, LigerdiagError
@@ -37,10 +38,17 @@ Cures, in the order in which people prefer them:
   declare        an output of the call that aliases the operand
   call-in-place  the same by `ligerdiag.in_place.call_in_place`
   out-of-place   the kernel stores into an output with bytes of its own
-  barrier        an optimization barrier, at which later readers wait for the kernel
+  shard-map      each device calls the kernel on its own rows
+  barrier        later readers wait for the kernel
   keep-apart     barriers around a call that XLA fuses with slices
   zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
-  ref, copy      a Ref, or a copy of the operand: unsafe, only with --unsafe
+  mode           another value of a wrapper's argument, such as in_place=False
+  traced-zeros   zeros that JAX does not move out of a loop
+  one-alias      each operand and each output in one alias at most
+  no-donation    a donation less
+  keep-unused    keep_unused=True for a donated argument that is never read
+  xla-flag       a flag of XLA, where XLA is at fault
+Unsafe, only with --unsafe: ref, copy, donate (a Ref, a copy, a donated argument).
 """
 
 EPILOG = f"""\b
@@ -79,6 +87,7 @@ class FixLine(ReplayBounds):
             help="Try cures too that are right only in some surroundings, and offer what is right by luck or not proved.",
         ),
     ] = False
+    format: AnswerForm = AnswerFormat.TERMINAL
     jobs: Jobs = None
     timeout: Timeout = 300.0
     cache_directory: Cache = None
@@ -123,8 +132,11 @@ def run_fix(line: FixLine) -> None:
     """Searches for cures, prints or writes them, and ends the process with the exit code."""
     _require_libcst()
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
+    from ligerdiag.fix.fix_json import render_fixes_json
     from ligerdiag.fix.words import render_fix
 
+    if line.diff and line.format is AnswerFormat.JSON:
+        raise InputError("`--diff` and `--format json` exclude each other: the JSON has the diff of each attempt")
     settings = read_settings(line.config, fail_on=None, strict=None)
     usual = settings.config.targets or DEFAULT_TARGETS
     checked = CheckOptions(
@@ -149,6 +161,10 @@ def run_fix(line: FixLine) -> None:
     if line.write or line.diff:
         _require_one([one.case_id for one in fixes if one.best is not None])
     written = _write(fixes) if line.write else set[str]()
+    code = choose_exit_code([ExitCode.AS_EXPECTED, *(_compute_code(one, written) for one in fixes)])
+    if line.format is AnswerFormat.JSON:
+        sys.stdout.write(render_fixes_json(fixes, written=written, exit_code=code))
+        raise typer.Exit(code)
     for fix in fixes:
         if line.diff:
             sys.stdout.write(fix.best.diff if fix.best is not None and fix.case_id not in written else "")
@@ -156,8 +172,7 @@ def run_fix(line: FixLine) -> None:
             sys.stdout.write(render_fix(fix, is_unsafe=line.unsafe, is_written=fix.case_id in written))
     if not fixes:
         sys.stdout.write("nothing to fix\n")
-        raise typer.Exit(ExitCode.AS_EXPECTED)
-    raise typer.Exit(choose_exit_code(_compute_code(one, written) for one in fixes))
+    raise typer.Exit(code)
 
 
 def _require_one(curable: Sequence[str]) -> None:
@@ -191,6 +206,6 @@ def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:
 fix = make_command(
     FixLine,
     run_fix,
-    "selectors targets toolchain cures unsafe write diff jobs timeout cache_directory replay_seconds replay_memory full "
-    "config",
+    "selectors targets toolchain cures unsafe write diff format jobs timeout cache_directory replay_seconds replay_memory "
+    "full config",
 )

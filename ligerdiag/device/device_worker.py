@@ -37,7 +37,7 @@ from ligerdiag.compile.cases.arguments import (
 )
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
-from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
+from ligerdiag.compile.lowering.compile_job import add_flags, compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
 from ligerdiag.device.device_jobs import DeviceAnswer, DeviceRequest, parse_device_request, write_results
 from ligerdiag.errors import CompileError, InputError
@@ -90,10 +90,11 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
     program = lower_case(case, request.compile.description, capability, mesh=mesh)
-    key = compute_key(request.compile, program, loader.compute_dependencies())
+    wanted = add_flags(request.compile, case)
+    key = compute_key(wanted, program, loader.compute_dependencies())
     store = Path(request.compile.artifacts)
     with hold_key(store, key):
-        compiled = make_artifact(request.compile, program, key, log, runs=True)
+        compiled = make_artifact(wanted, program, key, log, runs=True)
         keep_artifact(Path(request.compile.scratch), store, key)
     specs = build_argument_specs(case, mesh)
     unsteady = dict.fromkeys(program.outputs, 0.0)

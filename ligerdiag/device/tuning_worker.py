@@ -2,6 +2,7 @@
 its autotuner. It runs nothing but what the autotuner runs.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,21 +36,23 @@ def tune_case(request: TuningRequest, loader: CaseLoader, log: Path) -> TuningAn
     devices: list[Any] = list(mesh.devices.flat)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
     program = lower_case(case, request.compile.description, capability, mesh=mesh)
-    key = compute_key(replace(request.compile, flags={DUMP: ""}), program, loader.compute_dependencies())
+    key = compute_key(
+        replace(request.compile, flags={**case.xla_flags, DUMP: ""}), program, loader.compute_dependencies()
+    )
     store = Path(request.compile.artifacts)
     with hold_key(store, key):
-        _compile(request, program, key, log)
+        _compile(request, program, key, log, case.xla_flags)
         keep_artifact(Path(request.compile.scratch), store, key)
     if not Path(request.results).is_file():
         raise CompileError(f"XLA wrote no results of its autotuner for case `{request.compile.case_id}`")
     return TuningAnswer(key=key, device=str(devices[0].device_kind))
 
 
-def _compile(request: TuningRequest, program: LoweredCase, key: str, log: Path) -> None:
+def _compile(request: TuningRequest, program: LoweredCase, key: str, log: Path, own: Mapping[str, Flag]) -> None:
     """Compiles with the form of the results that names the GPU in words, and without a word about the form if XLA does
     not know that option, because it has that form only.
     """
-    flags: dict[str, Flag] = {DUMP: request.results, FORM: False}
+    flags: dict[str, Flag] = {**own, DUMP: request.results, FORM: False}
     if request.earlier:
         flags[LOAD] = request.earlier
     try:

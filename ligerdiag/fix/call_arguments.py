@@ -52,14 +52,18 @@ def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
     )
 
 
-def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
-    place = find_keyword_place(call.args, names)
+def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
+    """Returns the call with the argument at an index changed; the call itself for None."""
     if place is None:
         return call
     args = [*call.args]
     args[place] = change(args[place])
     return call.with_changes(args=args)
+
+
+def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
+    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
+    return replace_argument(call, find_keyword_place(call.args, names), change)
 
 
 def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
@@ -86,6 +90,31 @@ def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
         whitespace_before_args=step,
         args=[*(one.with_changes(comma=comma) for one in first), last.with_changes(comma=final)],
     )
+
+
+def shift(call: cst.Call, indentation: int, column: int, moved: int) -> cst.Call:
+    """Returns the call with the lines of its arguments moved, if they are aligned with the first argument.
+
+    indentation: that of the statement. column: that of the call in its line. moved: number of characters by which the
+    call has moved to the right.
+    """
+    first = column + len(cst.Module(body=()).code_for_node(call.with_changes(args=()))) - 1
+
+    def move(space: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
+        if not isinstance(space, cst.ParenthesizedWhitespace):
+            return space
+        width = len(space.last_line.value)
+        if width + (indentation if space.indent else 0) != first or width + moved < 0:
+            return space
+        return space.with_changes(last_line=cst.SimpleWhitespace(" " * (width + moved)))
+
+    args = [
+        one.with_changes(comma=one.comma.with_changes(whitespace_after=move(one.comma.whitespace_after)))
+        if isinstance(one.comma, cst.Comma)
+        else one
+        for one in call.args
+    ]
+    return call.with_changes(args=args)
 
 
 def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression:

@@ -1,8 +1,9 @@
 """Searches for a change of the source that makes every output of a case fresh.
 
-The cures are tried in the order of `CURES`, which is the one that people prefer. Each is applied to all calls that the
-case's findings name: first in the function of the call alone, then with its callers getting the new contents too. Of
-the proved ones the one that leaves the fewest rules to complain counts, of these the cheapest in memory, then the first.
+The cures are tried in the order of `CURES`, which is the one that people prefer. A cure of a call is applied to all calls
+that the case's findings name: first in the function of the call alone, then with its callers getting the new contents too.
+The cures of `VARIED` change an argument elsewhere, which has several values or places. Of the proved ones the one that
+leaves the fewest rules to complain counts, of these the cheapest in memory, then the smallest diff, then the first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +16,25 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
 from ligerdiag.fix.call_site import CallSite, Project, find_call_site
-from ligerdiag.fix.cure_trials import Texts, Trials, list_hazards, require_complete
-from ligerdiag.fix.declared_aliases import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.case_arguments import (
+    advise_flags,
+    list_donations,
+    list_fewer_donations,
+    list_flags,
+    list_kept_arguments,
+)
+from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
+from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
-from ligerdiag.fix.records import Attempt, CaseFix, Proof
+from ligerdiag.fix.readers.callers import UnreachedCallerError
+from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
+from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
+from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
+from ligerdiag.fix.variants import ListVariants
+from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
-from ligerdiag.model.memory import SMALLEST_BYTES
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
@@ -54,6 +66,22 @@ class Cure:
     """Name of the cure that this one spells differently; empty if there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariedCure:
+    """One way to make a program right that has several forms, and changes another place than the call."""
+
+    name: str
+    about: str
+    list_variants: ListVariants
+    is_safe: bool = True
+    is_defining: bool = False
+    """Whether the cure gives outputs a value that have no defined one without it."""
+    keeps_program: bool = False
+    """Whether the function stays as it is, and only its compile or its memory changes."""
+    advise: Callable[[Sequence[Finding]], str] = lambda _: ""
+    """Returns the step that the user has to take besides the diff."""
+
+
 CURES = (
     Cure(name="declare", about="an output that aliases the operand", apply=declare, is_deep=True),
     Cure(
@@ -70,6 +98,12 @@ CURES = (
         is_deep=True,
     ),
     Cure(
+        name="shard-map",
+        about="the declared alias, in a `jax.shard_map`: each device calls the kernel on its own rows",
+        apply=declare_in_shards,
+        is_deep=True,
+    ),
+    Cure(
         name="barrier", about="an optimization barrier, at which later readers wait for the kernel", apply=tie_readers
     ),
     Cure(name="keep-apart", about="barriers around a call that XLA fuses with slices", apply=keep_apart),
@@ -81,7 +115,49 @@ ZERO = Cure(
     about="the launcher zeroes an output before the kernel runs",
     apply=lambda project, sites, given: None,
 )
-CURE_NAMES = (*(one.name for one in CURES), ZERO.name)
+VARIED = (
+    VariedCure(
+        name="mode",
+        about="another value of the argument by which a wrapper chooses how to call the kernel",
+        list_variants=list_wrapper_modes,
+        is_defining=True,
+    ),
+    VariedCure(
+        name="traced-zeros",
+        about="zeros that wait for a value of the loop, so that JAX does not move them out of it",
+        list_variants=list_traced_zeros,
+    ),
+    VariedCure(
+        name="one-alias", about="each operand and each output in one alias at most", list_variants=list_fewer_aliases
+    ),
+    VariedCure(
+        name="no-donation",
+        about="arguments that are no longer donated",
+        list_variants=list_fewer_donations,
+        keeps_program=True,
+    ),
+    VariedCure(
+        name="keep-unused",
+        about="`keep_unused=True`, so that a donated argument that is never read keeps its bytes",
+        list_variants=list_kept_arguments,
+        keeps_program=True,
+    ),
+    VariedCure(
+        name="xla-flag",
+        about="a flag of XLA, where XLA is at fault",
+        list_variants=list_flags,
+        keeps_program=True,
+        advise=advise_flags,
+    ),
+    VariedCure(
+        name="donate",
+        about="an argument that the caller gives away",
+        list_variants=list_donations,
+        keeps_program=True,
+        is_safe=False,
+    ),
+)
+CURE_NAMES = (*(one.name for one in CURES), ZERO.name, *(one.name for one in VARIED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,14 +232,17 @@ def fix_case(
     return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int]:
-    """Returns a key by which the best attempt is the smallest. Memory counts from 64 KiB on: smaller arrays are free."""
+def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
+    """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
+    place to save memory, and the case's arrays may be small ones that stand for large ones.
+    """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
         attempt.proof is not Proof.PROVED,
         not attempt.is_safe,
         len(attempt.left),
-        max((max(cost, 0) // SMALLEST_BYTES for cost in costs), default=0),
+        max((max(cost, 0) for cost in costs), default=0),
+        attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
 
@@ -200,7 +279,63 @@ class _Search:
         proved = {name for name, one in attempts.items() if one.proof is Proof.PROVED}
         rest = [one for one in cures if one.same_as in names and one.same_as not in proved]
         attempts |= self._try_together(rest, hazards)
-        return [attempts[one.name] for one in cures if one.name in attempts]
+        varied = [one for one in VARIED if not self._options.cures or one.name in self._options.cures]
+        for cure in varied:
+            if cure.is_safe or self._options.is_unsafe or self._options.cures:
+                found = self._try_variants(cure, hazards)
+                if found is not None:
+                    attempts[cure.name] = found
+        return [attempts[name] for name in CURE_NAMES if name in attempts]
+
+    def _try_variants(self, cure: VariedCure, hazards: Sequence[Finding]) -> Attempt | None:
+        """Returns the best form of a cure; None if it is for another kind of hazard. The forms of a batch are judged if no
+        earlier one leaves nothing to report.
+        """
+        best: Attempt | None = None
+        try:
+            batches = cure.list_variants(self._make_project(), hazards, self._case)
+        except CannotFixError as error:
+            if isinstance(error, UnrelatedCureError) and not self._options.cures:
+                return None
+            return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=str(error))
+        for batch in batches:
+            for texts in batch:
+                _require_python(texts)
+            judgements = self._trials.judge(
+                batch, defining=batch if cure.is_defining else (), keeps_program=cure.keeps_program
+            )
+            found = [
+                replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
+                for one in zip(batch, judgements, strict=True)
+            ]
+            if best is not None:
+                found.append(best)
+            best = min(found, key=_rank, default=None)
+            if best is not None and _is_proved(best) and not best.left:
+                break
+        return best
+
+    def _make_project(self) -> Project:
+        return Project(root=Path(self._case.source.root), roots=self._roots)
+
+    def _make_attempt(
+        self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
+    ) -> Attempt:
+        diff = render_diff(texts)
+        return Attempt(
+            cure=cure.name,
+            is_safe=cure.is_safe,
+            proof=judgement.proof,
+            reason=judgement.reason,
+            files=texts,
+            diff=diff,
+            changed_lines=_count_changed(diff),
+            verdicts={one.target: one.outputs for one in judgement.reports},
+            costs=judgement.costs,
+            is_compared=judgement.is_compared,
+            left=judgement.left,
+            changes_callers=changes_callers,
+        )
 
     def _try_together(self, cures: Sequence[Cure], hazards: Sequence[Finding]) -> dict[str, Attempt]:
         """Returns the attempt of each of these cures by its name: the one that changes the fewest callers and helps."""
@@ -209,10 +344,14 @@ class _Search:
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
             made: list[tuple[Cure, dict[Path, bytes]]] = []
+            is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
-                    made.append((cure, self._apply(cure, places, hazards, depth)))
+                    texts = self._apply(cure, places, hazards, depth)
+                    if cure.name not in attempts or attempts[cure.name].files != texts:
+                        made.append((cure, texts))
                 except CannotFixError as error:
+                    is_unreached = is_unreached or isinstance(error, UnreachedCallerError)
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
                     attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
@@ -220,22 +359,8 @@ class _Search:
                 [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
             )
             for (cure, texts), judgement in zip(made, judgements, strict=True):
-                diff = render_diff(texts)
-                attempts[cure.name] = Attempt(
-                    cure=cure.name,
-                    is_safe=cure.is_safe,
-                    proof=judgement.proof,
-                    reason=judgement.reason,
-                    files=texts,
-                    diff=diff,
-                    changed_lines=_count_changed(diff),
-                    verdicts={one.target: one.outputs for one in judgement.reports},
-                    costs=judgement.costs,
-                    is_compared=judgement.is_compared,
-                    left=judgement.left,
-                    changes_callers=depth > 0,
-                )
-            if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
+                attempts[cure.name] = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+            if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
 
@@ -243,15 +368,15 @@ class _Search:
         """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
         if earlier is None:
             return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
-        if earlier.proof is Proof.NOT_APPLICABLE or reason == NO_CALLER or reason in earlier.reason:
+        if reason in earlier.reason:
             return earlier
-        return replace(earlier, reason=f"{earlier.reason}; and {reason}")
+        return replace(earlier, reason=f"{earlier.reason.partition('; and ')[0]}; and {reason}")
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
     ) -> dict[Path, bytes]:
         """Returns the new text of each file that the cure changes. Raises CannotFixError."""
-        project = Project(root=Path(self._case.source.root), roots=self._roots)
+        project = self._make_project()
         if cure is ZERO:
             zeroed = [one for one in hazards if read_zeroed(one.help) and one.source is not None]
             if not zeroed:
@@ -263,13 +388,19 @@ class _Search:
             if not places:
                 raise UnrelatedCureError("no finding is about a call that overwrites an operand")
             sites = _find_sites(project, places)
-            cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth))
+            axes = tuple(name for name, size in self._case.mesh.items() if size > 1)
+            cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth, axes=axes))
         texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
         if not texts:
             raise CannotFixError("there is nothing to change")
-        for text in texts.values():
-            compile(text, "patch", "exec", dont_inherit=True)
+        _require_python(texts)
         return texts
+
+
+def _require_python(texts: Texts) -> None:
+    """Raises SyntaxError for a changed text that Python cannot parse: a bug of the cure."""
+    for text in texts.values():
+        compile(text, "patch", "exec", dont_inherit=True)
 
 
 def _list_places(hazards: Sequence[Finding]) -> list[CallPlace]:

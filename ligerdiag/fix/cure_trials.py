@@ -10,7 +10,7 @@ from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import LigerdiagError
-from ligerdiag.fix.records import Cost, Proof
+from ligerdiag.fix.records import Cost, Proof, Texts
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.findings import Finding, ReplayState, Severity, Verdict
 from ligerdiag.model.jobs import CaseSpec
@@ -18,13 +18,11 @@ from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.replay.meaning_service import compare_meanings
 from ligerdiag.replay.meaning_worker import MeaningAnswer
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.text import count_of, join_words
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.workers.templates import Templates
-
-type Texts = Mapping[Path, bytes]
-"""From the real path of a changed file to its new text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +59,27 @@ class Trials:
         self._options, self._report_progress = options, report_progress
         self._cache = Cache(options.cache_directory)
 
-    def judge(self, changes: Sequence[Texts], *, defining: Sequence[Texts] = ()) -> list[CureTrial]:
+    def judge(
+        self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
+    ) -> list[CureTrial]:
         """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
-        no defined one in the unchanged case; such outputs are not compared.
+        no defined one in the unchanged case; such outputs are not compared. keeps_program: whether the changes leave the
+        function alone and are about its compile or its memory, so that no numbers are compared.
         """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
         found = self._check_together(specs)
         needed = [
             number
             for number, reports in enumerate(found)
-            if not isinstance(reports, str) and not self._find_fault(reports)
+            if not keeps_program and not isinstance(reports, str) and not self._find_fault(reports)
         ]
         pairs = [
             (load_artifact(Path(self._base[0].artifact)), load_artifact(Path(_get_reports(found[number])[0].artifact)))
             for number in needed
         ]
         meanings = dict(zip(needed, self._compare(pairs), strict=True)) if pairs else {}
+        if keeps_program:
+            meanings = dict.fromkeys(range(len(found)), MeaningAnswer())
         undefined = self._list_undefined()
         return [
             self._conclude(
@@ -169,11 +172,12 @@ class Trials:
         }
         rules = sorted({one.rule for report in reports for one in list_hazards(report)})
         proof, reason, compared = Proof.PROVED, "", False
+        corrected = self._list_corrected(reports)
         if fault:
             proof, reason = Proof.REFUTED, fault
         elif meaning is None or meaning.reason:
             proof, reason = Proof.NOT_COMPARED, "" if meaning is None else meaning.reason
-        elif different := [name for name in meaning.different if name not in undefined]:
+        elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
         elif not self._numbers_tell():
@@ -181,17 +185,32 @@ class Trials:
         else:
             compared = True
             latent = [name for one in reports for name, verdict in one.outputs.items() if verdict is Verdict.LATENT]
-            undone = [one for one in reports if one.replay is None or one.replay.state is not ReplayState.DONE]
+            undone = [one for one in reports if not _has_numbers(one)]
             if latent:
                 words = join_words([f"`{name}`" for name in dict.fromkeys(latent)])
                 proof, reason = Proof.LATENT, f"nothing forces the order of {words}"
             elif undone:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
+            elif meaning.different and corrected.issuperset(meaning.different):
+                names = join_words([f"`{name}`" for name in meaning.different])
+                one = len(meaning.different) == 1
+                reason = (
+                    f"only {names} {'differs, and equals' if one else 'differ, and equal'} the case's reference now"
+                )
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
         return CureTrial(
             proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
         )
+
+    def _list_corrected(self, reports: Sequence[CaseReport]) -> set[str]:
+        """Returns the outputs that differ from the case's reference in the unchanged program, run as written, and that equal
+        it in the changed one: there the reference, and not the program, says what the author means.
+        """
+        known = [set[str]() if one.replay is None else set(one.replay.reference) for one in reports]
+        if not self._case.has_reference or not known:
+            return set()
+        return _list_wrong_as_written(self._base).intersection(*known) - _list_wrong_as_written(reports)
 
     def _list_undefined(self) -> list[str]:
         """Returns the outputs that have no defined value in the unchanged case, because of memory that nothing writes."""
@@ -212,6 +231,23 @@ class Trials:
                 if verdict.is_wrong and not tells:
                     return False
         return True
+
+
+def _has_numbers(report: CaseReport) -> bool:
+    """Returns whether the schedule was replayed, be it with opaque functions in place of kernels."""
+    runs = () if report.replay is None else (report.replay, report.replay.opaque)
+    return any(one is not None and one.state is ReplayState.DONE for one in runs)
+
+
+def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
+    """Returns the outputs that differ from the case's reference in program order, or that a workaround rounds there."""
+    return {
+        name
+        for report in reports
+        for one in report.findings
+        if get_rule(one.rule).kind in (RuleKind.REFERENCE, RuleKind.ROUNDING)
+        for name in one.outputs
+    }
 
 
 def _is_about_luck(finding: Finding, report: CaseReport) -> bool:

@@ -19,7 +19,7 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
     del project, given
     for site in sites:
         names = _require_variables(site)
-        barrier = f"{_find_lax(site.file)}.optimization_barrier"
+        barrier = f"{find_lax(site.file)}.optimization_barrier"
         outputs = _find_returned(site)
         if outputs is Returned.NOTHING:
             raise CannotFixError(
@@ -93,7 +93,7 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
                 f"the call declares no alias that could be lost{site.file.render_place(site.call)}"
             )
         site.require_arguments()
-        barrier = f"{_find_lax(site.file)}.optimization_barrier"
+        barrier = f"{find_lax(site.file)}.optimization_barrier"
 
         def wrap(node: cst.BaseExpression, barrier: str = barrier) -> cst.Call:
             return cst.Call(func=cst.parse_expression(barrier), args=[cst.Arg(node)])
@@ -138,12 +138,12 @@ def _require_variables(site: CallSite) -> list[str]:
 def _find_returned(site: CallSite) -> Returned:
     if site.outputs == 0:
         return Returned.NOTHING
-    declared = site.find_keyword(*OUTPUT_KEYWORDS)
-    is_sequence = declared is not None and isinstance(declared.value, cst.Tuple | cst.List)
+    place = site.find_outputs_argument()
+    is_sequence = place is not None and isinstance(site.options.args[place].value, cst.Tuple | cst.List)
     return Returned.SEQUENCE if is_sequence or site.outputs > 1 else Returned.ONE
 
 
-def _find_lax(file: SourceFile) -> str:
+def find_lax(file: SourceFile) -> str:
     """Returns the source by which the file reaches `jax.lax`."""
     for statement in file.find(cst.ImportFrom):
         if statement.module is not None and not isinstance(statement.names, cst.ImportStar):

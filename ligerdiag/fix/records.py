@@ -7,6 +7,9 @@ from pathlib import Path
 
 from ligerdiag.model.findings import Verdict
 
+type Texts = Mapping[Path, bytes]
+"""From the real path of a changed file to its new text."""
+
 
 class Proof(StrEnum):
     """How sure it is that a changed program is right."""
@@ -60,6 +63,9 @@ class Attempt:
     """Ids of the rules with findings that the case keeps."""
     changes_callers: bool = False
     """Whether functions return more than before, so that all their callers in the project are changed."""
+
+    advice: str = ""
+    """A step besides the diff, such as a line for the shell; empty if there is none."""
 
     @property
     def is_offered(self) -> bool:

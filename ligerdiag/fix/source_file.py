@@ -7,6 +7,8 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
+from ligerdiag.source_text import compute_near
+
 type Change = Callable[[cst.CSTNode], cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement]]
 """A function from a node, in which the changes of its children are made already, to what replaces it."""
 
@@ -29,7 +31,7 @@ class SourceFile:
             self.original = path.read_bytes()
             self.module = cst.parse_module(self.original)
         except (OSError, cst.ParserSyntaxError, UnicodeDecodeError) as error:
-            raise CannotFixError(f"`{path}` cannot be parsed: {error}".splitlines()[0]) from error
+            raise CannotFixError(f"`{compute_near(str(path))}` cannot be parsed: {error}".splitlines()[0]) from error
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         positions = wrapper.resolve(PositionProvider)
         self._positions = cast("dict[cst.CSTNode, CodeRange]", positions)
@@ -44,6 +46,11 @@ class SourceFile:
     def change(self, node: cst.CSTNode, change: Change) -> None:
         """Adds a change of this node of the tree; several changes of a node are made in the order in which they came."""
         self._changes.setdefault(node, []).append(change)
+
+    def forget_changes(self) -> None:
+        """Takes back all changes and imports."""
+        self._changes.clear()
+        self._imports.clear()
 
     def require_unchanged(self, node: cst.CSTNode) -> None:
         """Raises CannotFixError if the node already has a change that would meet another one."""
@@ -90,8 +97,8 @@ class SourceFile:
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
     def render_place(self, node: cst.CSTNode) -> str:
-        """Returns ` (FILE:LINE)`."""
-        return f" ({self.path.name}:{self.get_lines(node)[0]})"
+        """Returns ` (FILE:LINE)`, in which a file below the current directory is relative to it."""
+        return f" ({compute_near(str(self.path))}:{self.get_lines(node)[0]})"
 
     def list_parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yields the nodes around a node, innermost first."""

@@ -130,6 +130,8 @@ class Case:
     effects: declares which operands a custom call overwrites and reads, for calls whose IR ligerdiag cannot follow: from
         the name of the custom call's target or kernel to the numbers of the operands, such as {"my_ffi_target":
         {"writes": [0]}}. These effects take precedence over those of the configuration file.
+    xla_flags: XLA's flags for this case, such as {"xla_gpu_enable_dynamic_slice_fusion": False}, in addition to those of
+        the environment variable XLA_FLAGS, and more important than these. Your own program needs them in XLA_FLAGS.
     expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles:
         from the name of the toolchain to a value as in `expected`.
     reference: a function that computes the same in plain jnp; None if there is none.
@@ -151,6 +153,7 @@ class Case:
     expected: str | Mapping[str, str] | None = None
     expected_rules: tuple[str, ...] | None = None
     effects: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict[str, Mapping[str, Sequence[int]]])
+    xla_flags: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, str | int | float | bool])
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
@@ -172,6 +175,7 @@ class Case:
         object.__setattr__(self, "mesh", read_mesh(self.mesh))
         if not isinstance(cast("object", self.effects), Mapping):
             raise _refuse(f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}")
+        object.__setattr__(self, "xla_flags", _read_flags(self.xla_flags))
 
     @property
     def id(self) -> str:
@@ -268,6 +272,15 @@ def _read_keywords(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse(f"expected kwargs to be a mapping of name to argument but got {_describe(value)}")
     return {str(name): argument for name, argument in cast("Mapping[object, Any]", value).items()}
+
+
+def _read_flags(value: object) -> dict[str, str | int | float | bool]:
+    flags = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else {None: None}
+    for name, one in flags.items():
+        if not (isinstance(name, str) and name.startswith("xla_") and isinstance(one, str | int | float | bool)):
+            wanted = "a mapping of names such as `xla_gpu_autotune_level` to values"
+            raise _refuse(f"expected xla_flags to be {wanted} but got {_describe(cast('object', value))}")
+    return cast("dict[str, str | int | float | bool]", dict(flags))
 
 
 def _describe(value: object) -> str:

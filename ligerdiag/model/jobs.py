@@ -69,6 +69,8 @@ class CaseSpec:
     """Whether the case has a reference, a function that computes the same in plain jnp."""
     sizes: tuple[str, ...] = ()
     """Names of the sizes that the case's file reads by `model.case.size`."""
+    xla_flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
+    """Flags of XLA with which the case is compiled, besides those of everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,7 @@ def describe_case(case: Case, source: Source) -> CaseSpec:
         draws=compute_draws(case, source.pickled or str(source), is_live=bool(source.pickled)),
         mitigation=str(case.mitigation),
         sizes=tuple(sorted(ASKED_SIZES)),
+        xla_flags=case.xla_flags,
     )
 
 

@@ -75,6 +75,7 @@ from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo,
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
 from ligerdiag.hlo.custom_calls import PARTITIONED
+from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CompileAnswer, CompileRequest, Flag
 from ligerdiag.model.tuning import TUNING_LEVEL, Tuning
 from ligerdiag.toolchains.gpu_targets import read_architecture
@@ -137,6 +138,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     with import_as(description, build_mesh({}, description).devices.flat), place_meshes(build):
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
+    request = add_flags(request, case)
     begin = _measure_log(log)
     with record_prints() as printed:
         program = lower_case(
@@ -156,6 +158,11 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
                 make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
     return CompileAnswer(key=key, dependencies=loader.compute_dependencies(), printed=printed.text)
+
+
+def add_flags(request: CompileRequest, case: Case) -> CompileRequest:
+    """Returns the request with the case's own flags of XLA; a flag that the request has already counts."""
+    return replace(request, flags={**case.xla_flags, **request.flags}) if case.xla_flags else request
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
