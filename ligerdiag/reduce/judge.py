@@ -112,6 +112,8 @@ class Judge:
         equations = list(iterate_equations(program.body))
         if any(one.kind is Kind.UNPRINTABLE for one in equations) or not program.body.results:
             return False
+        if any(one.type.is_ref for one in program.body.results):
+            return False
         kernel = self.symptom.kernel if self.symptom.kind is SymptomKind.FINDING else ""
         if not kernel:
             return True

@@ -199,5 +199,6 @@ class CaseReducer:
 
 
 def _name_missing(program: Program) -> str:
-    names = sorted({one.primitive for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE})
-    return f": {', '.join(f'`{name}`' for name in names)} cannot be printed" if names else ""
+    missing = [one for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE]
+    reasons = sorted({f"`{one.kernel or one.primitive}` {one.reason}" for one in missing})
+    return f": it cannot be printed as Python, since {', and '.join(reasons)}" if reasons else ""
