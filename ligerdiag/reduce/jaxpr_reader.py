@@ -76,6 +76,7 @@ class JaxprReader:
         scope: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
         for var, value in zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=False):
             scope[var] = self._read_constant(value, read_type(var.aval))
+        used = {id(atom) for eqn in jaxpr.eqns for atom in eqn.invars} | {id(atom) for atom in jaxpr.outvars}
         for eqn in jaxpr.eqns:
             read = [self._read_atom(atom, scope) for atom in eqn.invars]
             name = str(eqn.primitive.name)
@@ -88,7 +89,10 @@ class JaxprReader:
                 scope[eqn.outvars[0]] = alias
                 continue
             variables = tuple(self._define(var.aval) for var in eqn.outvars)
-            equations.append(self._read_equation(eqn, read, variables))
+            equation = self._read_equation(eqn, read, variables)
+            if equation.kind is Kind.STORE and not any(id(var) in used for var in eqn.outvars):
+                equation = self._read_ref_operation(eqn, equation, is_read=False)
+            equations.append(equation)
             scope.update(
                 (var, Operand(text=one.name, type=one.type)) for var, one in zip(eqn.outvars, variables, strict=True)
             )
@@ -185,16 +189,16 @@ class JaxprReader:
             plain, kind=Kind.SHARD_MAP, bodies=(body,), input_specs=inputs, output_specs=outputs, options=options
         )
 
-    def _read_ref_operation(self, eqn: Any, plain: Equation) -> Equation:
-        is_read = not all(type(var).__name__ == "DropVar" for var in eqn.outvars)
+    def _read_ref_operation(self, eqn: Any, plain: Equation, *, is_read: bool = True) -> Equation:
         name = plain.primitive
+        places = [one.text if one.is_literal else f"{{{number}}}" for number, one in enumerate(plain.operands)]
         try:
-            text = write_ref_operation(name, eqn.params, len(plain.operands), is_read=is_read)
+            text = write_ref_operation(name, eqn.params, places, is_read=is_read)
         except UnwritableError as fault:
             return replace(plain, kind=Kind.UNPRINTABLE, reason=str(fault))
         if name not in ("swap", "addupdate"):
             return replace(plain, text=text)
-        if is_read:
+        if is_read and plain.results:
             return replace(plain, kind=Kind.STORE, text=text)
         return replace(plain, kind=Kind.STORE, text=text, results=(), mark=plain.label)
 

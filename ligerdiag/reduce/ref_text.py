@@ -1,6 +1,6 @@
 """Writes the operations on a Ref as Python: `jax.new_ref`, reads, stores. Runs in a worker."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ligerdiag.reduce.kernel_source import UnwritableError
@@ -8,9 +8,9 @@ from ligerdiag.reduce.kernel_source import UnwritableError
 OPERATIONS = frozenset(("new_ref", "freeze", "get", "swap", "addupdate"))
 
 
-def write_ref_operation(name: str, params: Mapping[str, Any], operands: int, *, is_read: bool) -> str:
-    """Returns the expression or statement of an operation on the Ref `{0}`. operands: their number, indices included.
-    is_read: whether the program reads the result.
+def write_ref_operation(name: str, params: Mapping[str, Any], places: Sequence[str], *, is_read: bool) -> str:
+    """Returns the expression or statement of an operation on the Ref `{0}`. places: the text for each operand, indices
+    included: `{1}` or a number. is_read: whether the program reads the result.
 
     Raises UnwritableError for a Ref in memory of a kind of its own, and for a view of a Ref.
     """
@@ -22,20 +22,19 @@ def write_ref_operation(name: str, params: Mapping[str, Any], operands: int, *, 
         case "freeze":
             return "jax.freeze({0})"
         case "get":
-            return f"{{0}}[{_write_indices(params, 1, operands)}]"
+            return f"{{0}}[{_write_indices(params['tree'], places[1:])}]"
         case "swap":
-            at = _write_indices(params, 2, operands)
+            at = _write_indices(params["tree"], places[2:])
             return f"jax.ref.swap({{0}}, {_as_value(at)}, {{1}})" if is_read else f"{{0}}[{at}] = {{1}}"
         case "addupdate":
-            return f"jax.ref.addupdate({{0}}, {_as_value(_write_indices(params, 2, operands))}, {{1}})"
+            return f"jax.ref.addupdate({{0}}, {_as_value(_write_indices(params['tree'], places[2:]))}, {{1}})"
         case _:
             raise UnwritableError("is an unknown operation on a Ref")
 
 
-def _write_indices(params: Mapping[str, Any], first: int, operands: int) -> str:
-    """Returns the text between the brackets. first: number of the first operand that is an index."""
-    places = [f"{{{number}}}" for number in range(first, operands)]
-    transforms = list(params["tree"].unflatten(places))
+def _write_indices(tree: Any, indices: Sequence[str]) -> str:
+    """Returns the text between the brackets."""
+    transforms = list(tree.unflatten(indices))
     if not transforms:
         return "..."
     indexer: Any = transforms[0]
