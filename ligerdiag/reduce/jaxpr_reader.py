@@ -4,7 +4,7 @@ Calls of functions (`jax.jit`, `custom_vjp`, `jax.checkpoint` and the like) are 
 and `shard_map` keep theirs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ligerdiag.compile.lowering.jax_versions import is_reference
-from ligerdiag.compile.lowering.traced_calls import compute_kernel_name
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, list_jaxprs
 from ligerdiag.reduce.expressions import (
     GIVES_TUPLE,
     write_expression,
@@ -21,6 +21,7 @@ from ligerdiag.reduce.expressions import (
     write_value_dtype,
 )
 from ligerdiag.reduce.kernel_source import SourceCopier, UnwritableError
+from ligerdiag.reduce.pallas_call_text import PallasCall, PallasCalls, write_pallas_call
 from ligerdiag.reduce.reduced_program import ArrayType, Body, Equation, Kind, Operand, Variable
 from ligerdiag.reduce.ref_text import OPERATIONS, write_ref_operation
 from ligerdiag.reduce.triton_call_text import write_triton_call
@@ -47,6 +48,7 @@ class JaxprReader:
     """Reads one jaxpr; collects the definitions of its kernels."""
 
     copier: SourceCopier = field(default_factory=SourceCopier)
+    pallas: PallasCalls = field(default_factory=PallasCalls)
     count: int = 0
 
     @property
@@ -81,7 +83,8 @@ class JaxprReader:
             read = [self._read_atom(atom, scope) for atom in eqn.invars]
             name = str(eqn.primitive.name)
             inner = eqn.params.get(_CALLS.get(name, ""))
-            if inner is not None:
+            call = self.pallas.find(eqn)
+            if inner is not None and call is None:
                 results = self._read_call(inner, read, equations)
                 scope.update(zip(eqn.outvars, results, strict=True))
                 continue
@@ -89,7 +92,10 @@ class JaxprReader:
                 scope[eqn.outvars[0]] = alias
                 continue
             variables = tuple(self._define(var.aval) for var in eqn.outvars)
-            equation = self._read_equation(eqn, read, variables)
+            if call is not None:
+                equation = self._read_pallas_call(call, eqn, read, variables)
+            else:
+                equation = self._read_equation(eqn, read, variables)
             if equation.kind is Kind.STORE and not any(id(var) in used for var in eqn.outvars):
                 equation = self._read_ref_operation(eqn, equation, is_read=False)
             equations.append(equation)
@@ -202,6 +208,25 @@ class JaxprReader:
             return replace(plain, kind=Kind.STORE, text=text)
         return replace(plain, kind=Kind.STORE, text=text, results=(), mark=plain.label)
 
+    def _read_pallas_call(
+        self, call: PallasCall, eqn: Any, operands: list[Operand], variables: tuple[Variable, ...]
+    ) -> Equation:
+        names = [
+            kernel
+            for inner in iterate_operations(eqn.params["jaxpr"])
+            if (kernel := _find_kernel_name(str(inner.primitive.name), inner.params))
+        ]
+        kernel = names[0] if names else ""
+        plain = Equation(primitive=call.entry, results=variables, operands=tuple(operands), kernel=kernel)
+        if not variables:
+            self.count += 1
+            plain = replace(plain, mark=f"e{self.count}")
+        try:
+            text, gives_tuple = write_pallas_call(call, self.copier)
+        except UnwritableError as fault:
+            return replace(plain, kind=Kind.UNPRINTABLE, reason=str(fault))
+        return replace(plain, kind=Kind.KERNEL, text=text, gives_tuple=gives_tuple)
+
     def _read_triton_call(self, params: Any, plain: Equation) -> Equation:
         kernel = compute_kernel_name(params)
         try:
@@ -209,6 +234,14 @@ class JaxprReader:
         except UnwritableError as fault:
             return replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel, reason=str(fault))
         return replace(plain, kind=Kind.KERNEL, kernel=kernel, text=text)
+
+
+def iterate_operations(closed: Any) -> Iterator[Any]:
+    """Yields all operations of a jaxpr, also those of the functions that it calls."""
+    for eqn in getattr(closed, "jaxpr", closed).eqns:
+        yield eqn
+        for inner in list_jaxprs(eqn.params):
+            yield from iterate_operations(inner)
 
 
 def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[Any]) -> Operand | None:
@@ -227,7 +260,7 @@ def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[A
 
 def _find_kernel_name(primitive: str, params: Any) -> str:
     """Returns the name of the kernel that an operation calls; empty if it calls none that may overwrite operands."""
-    if primitive in ("pallas_call", "mgpu_call", "cuda_tile_call"):
+    if primitive in ("pallas_call", "mpmd_map", "mgpu_call", "cuda_tile_call"):
         return compute_kernel_name(params) or primitive
     return primitive if primitive in ("ffi_call", "custom_partitioning", "pure_callback", "io_callback") else ""
 

@@ -6,11 +6,13 @@ A copied definition keeps its name, unless another one has it already; then it g
 
 import ast
 import inspect
+import linecache
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -74,6 +76,34 @@ class SourceCopier:
             text = re.sub(rf"^def {re.escape(own)}\b", f"def {name}", text, count=1, flags=re.MULTILINE)
         self.definitions[name] = text.rstrip() + "\n"
         return name
+
+    def write_function(self, function: Any) -> str:
+        """Returns a function as Python: the name of its copy, a `lambda` with the numbers that it uses, or a `partial`.
+
+        Raises UnwritableError as `copy` does, and for an argument of a `partial` without a Python form.
+        """
+        if isinstance(function, partial):
+            made = cast("partial[Any]", function)
+            parts = [self.write_function(made.func), *map(self.write_parameter, made.args)]
+            parts += [f"{name}={self.write_parameter(value)}" for name, value in made.keywords.items()]
+            self.imports.append("from functools import partial")
+            return f"partial({', '.join(parts)})"
+        inner = unwrap(function)
+        if getattr(inner, "__name__", "") != "<lambda>":
+            return self.copy(function)
+        node, lines = _find_lambda(inner)
+        changes: dict[tuple[int, int], tuple[int, str]] = {}
+        for read in _list_reads(node):
+            found = _look_up(ast.unparse(read), inner)
+            new = write_value(found[0]) if found else self._find_text(read, inner, "", "")
+            if new is not None:
+                changes[read.lineno, read.col_offset] = (read.end_col_offset or 0, new)
+        if node.end_lineno != node.lineno:
+            raise UnwritableError("has a `lambda` of several lines")
+        changes = {place: change for place, change in changes.items() if place[1] >= node.col_offset}
+        text = _change(lines[node.lineno - 1], {(1, start): change for (_, start), change in changes.items()})
+        width = sum(len(new.encode()) - (end - start) for (_, start), (end, new) in changes.items())
+        return text.encode()[node.col_offset : (node.end_col_offset or 0) + width].decode()
 
     def _list_changes(
         self, definition: ast.FunctionDef, function: Any, own: str, name: str
@@ -172,6 +202,8 @@ class SourceCopier:
             self.imports.append("import jax.numpy as jnp")
             return f"jnp.{dtype.name}"
         inner = unwrap(value)
+        if isinstance(value, partial) or getattr(inner, "__name__", "") == "<lambda>":
+            return self.write_function(value)
         if inspect.isfunction(inner):
             if _is_library(inner.__module__):
                 self.imports.append(f"from {inner.__module__} import {inner.__name__}")
@@ -187,13 +219,43 @@ def unwrap(kernel: Any) -> Any:
     return kernel
 
 
-def _list_reads(definition: ast.FunctionDef) -> Iterator[ast.Name | ast.Attribute]:
+def _find_lambda(function: Any) -> tuple[ast.Lambda, list[str]]:
+    """Returns the node of a `lambda` in its file, and the file's lines. Raises UnwritableError if it cannot be found."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError as fault:
+        raise UnwritableError("has no source file") from fault
+    places = [(line, start) for line, _, start, end in code.co_positions() if line and start is not None and end]
+    inside = [one for one in ast.walk(tree) if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
+    if places:
+        found = [
+            node
+            for node in inside
+            if all((node.lineno, node.col_offset) <= one <= (node.end_lineno, node.end_col_offset) for one in places)
+        ]
+    else:  # it returns a constant
+        found = [node for node in inside if _read_constant(node) == (code.co_varnames, code.co_consts)]
+    if not found:
+        raise UnwritableError("has a `lambda` without a source")
+    return found[-1], lines  # the innermost one
+
+
+def _read_constant(node: ast.Lambda) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Returns the parameters and constants of a `lambda` as Python's bytecode has them."""
+    (code,) = [one for one in compile(ast.Expression(node), "", "eval").co_consts if inspect.iscode(one)]
+    return code.co_varnames, code.co_consts
+
+
+def _list_reads(definition: ast.FunctionDef | ast.Lambda) -> Iterator[ast.Name | ast.Attribute]:
     """Yields the names that a function reads from outside, each as the longest chain of attributes that begins with it."""
     arguments = {one.arg for one in ast.walk(definition) if isinstance(one, ast.arg)}
     stored = {one.id for one in ast.walk(definition) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     nested = {one.name for one in ast.walk(definition) if isinstance(one, ast.FunctionDef) and one is not definition}
     own = arguments | stored | nested
-    head = [*definition.decorator_list, *definition.args.defaults, *definition.args.kw_defaults]
+    decorators = definition.decorator_list if isinstance(definition, ast.FunctionDef) else []
+    head = [*decorators, *definition.args.defaults, *definition.args.kw_defaults]
     head += [one.annotation for one in ast.walk(definition) if isinstance(one, ast.arg)]
     outside = {id(node) for one in head if one is not None for node in ast.walk(one)}
     seen: set[int] = set()
@@ -235,4 +297,7 @@ def _write_import(name: str, module: str) -> str:
     package, _, last = module.rpartition(".")
     if module == name:
         return f"import {name}"
-    return f"from {package} import {last}" if last == name and package else f"import {module} as {name}"
+    if package and last == name:
+        return f"from {package} import {last}"
+    is_pallas = module.startswith("jax.experimental.")
+    return f"from {package} import {last} as {name}" if is_pallas else f"import {module} as {name}"

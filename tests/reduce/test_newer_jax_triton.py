@@ -132,7 +132,8 @@ def test_a_printed_call_is_the_same_call(printed, name):
 def test_a_kernel_s_file_needs_no_module_of_the_user_s(printed):
     text, _, _ = printed["named"]
     assert "constants" not in text
-    assert "FACTOR = tl.constexpr(3)\n" in text and "FACTOR_2 = tl.constexpr(2)\n" in text
+    assert "FACTOR = tl.constexpr(3)\n" in text
+    assert "FACTOR_2 = tl.constexpr(2)\n" in text
     assert "* FACTOR_2 + FACTOR, mask=at < SIZE)" in text
 
 
