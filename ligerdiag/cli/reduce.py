@@ -3,8 +3,9 @@ difference between two toolchains.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -82,6 +83,8 @@ def run_reduce(line: ReduceLine) -> None:
         sys.stderr.write(text + "\n")
 
     code = ExitCode.AS_EXPECTED
+    if api.is_dump(line.selector):
+        _reduce_dump(options, None if line.quiet else show, line.time_limit)
     try:
         with watch_for_end(line.time_limit):
             reduced, ending = api.reduce(options, None if line.quiet else show)
@@ -102,6 +105,38 @@ def run_reduce(line: ReduceLine) -> None:
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
         + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
+        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
+    )
+    raise typer.Exit(code)
+
+
+def _reduce_dump(options: ReduceOptions, show: Callable[[str], None] | None, time_limit: float | None) -> NoReturn:
+    """Reduces a module of a dump, writes the result, and ends the process with the exit code."""
+    from ligerdiag import api
+    from ligerdiag.ending import Ending
+
+    try:
+        with watch_for_end(time_limit):
+            reduced, ending = api.reduce_dump(options, show)
+    except RunEnded as end:
+        sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
+    code = ExitCode.AS_EXPECTED
+    if ending is not None:
+        code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
+    stem = options.output.with_suffix("")
+    names = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".hlo", "_before.hlo")][: len(reduced.texts)]
+    for path, text in zip(names, reduced.texts, strict=True):
+        write_atomically(path, text)
+    dump = stem.with_name(f"{stem.name}_dump")
+    api.write_modules(reduced.modules, reduced.files, dump)
+    bytes_kept = "with its bytes" if reduced.modules.optimized.HasField("buffer_assignment") else "without its bytes"
+    sys.stdout.write(
+        f"kept:    {reduced.symptom.describe()}\n"
+        f"before:  {reduced.before}\n"
+        f"after:   {reduced.after}\n"
+        f"written: {', '.join(f'`{path}`' for path in names)} and `{dump}`, the same as protobuf, {bytes_kept}, after"
+        f" {reduced.candidates} candidates\n"
         + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
     )
     raise typer.Exit(code)

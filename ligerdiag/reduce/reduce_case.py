@@ -190,7 +190,7 @@ class CaseReducer:
         if outcome.artifact is None:
             return ""
         toolchain = self.runner.find_toolchain(self.toolchains[-1])
-        job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case)
+        job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case.source)
         with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
             try:
                 return pool.submit(job).result().text

@@ -132,7 +132,7 @@ def test_a_call_whose_argument_has_no_python_form_says_so():
 
 def test_a_call_that_jax_batches_is_not_printed_as_it_was():
     def call(x, y):
-        return jax.vmap(lambda row: pl.pallas_call(lambda a, b: None, out_shape=VECTOR)(row))(x), y
+        return jax.vmap(pl.pallas_call(lambda a, b: None, out_shape=VECTOR))(x), y
 
     program, _ = read(call)
     assert [one.kind for one in iterate_equations(program.body)] == [Kind.UNPRINTABLE]
