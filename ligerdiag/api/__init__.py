@@ -14,11 +14,12 @@ from ligerdiag.api.checking import check, describe_refusal, list_recordable, ren
 from ligerdiag.api.comparing import bisect, diff
 from ligerdiag.api.inspecting import inspect
 from ligerdiag.api.issuing import bisect_subject, describe_issue, make_reduced_check, print_module
-from ligerdiag.api.reducing import reduce
+from ligerdiag.api.reducing import is_dump, reduce, reduce_dump
 from ligerdiag.api.report_comparing import compare, compare_toolchains
 from ligerdiag.api.tuning_recorder import RecordedTuning, record_tuning
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.model.shown import show_with
+from ligerdiag.reduce.dump_reduction import write_modules
 from ligerdiag.report.allowed.known_findings import load_known
 from ligerdiag.report.baseline import load_baseline
 from ligerdiag.report.status import conclude
@@ -58,6 +59,7 @@ __all__ = [
     "diff",
     "get_rule",
     "inspect",
+    "is_dump",
     "list_cases",
     "list_recordable",
     "list_rules",
@@ -71,8 +73,10 @@ __all__ = [
     "print_module",
     "record_tuning",
     "reduce",
+    "reduce_dump",
     "render_known_findings",
     "render_record",
+    "write_modules",
 ]
 
 

@@ -3,9 +3,10 @@ difference between two toolchains.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -22,6 +23,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import require_bisectable, require_writable, write_atomically
 from ligerdiag.ending import RunEnded, watch_for_end
+from ligerdiag.errors import InputError
 from ligerdiag.run_options import Option, ReduceOptions
 
 if TYPE_CHECKING:
@@ -101,6 +103,10 @@ def run_reduce(line: ReduceLine) -> None:
     def show(text: str) -> None:
         sys.stderr.write(text + "\n")
 
+    if api.is_dump(line.selector):
+        if line.format is ReductionFormat.ISSUE:
+            raise InputError("`--format issue` describes a case, and `reduce` prints only a summary of a dump")
+        _reduce_dump(options, None if line.quiet else show, line.time_limit)
     code, issue = ExitCode.AS_EXPECTED, ""
     hlo = line.output.with_suffix(".hlo")
     try:
@@ -141,6 +147,38 @@ def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced"
     report = api.check(check)
     bisections = api.bisect_subject(report, line.axes, check) if line.axes else ()
     return api.describe_issue(report, bisections=bisections, attached=attached, program=program)
+
+
+def _reduce_dump(options: ReduceOptions, show: Callable[[str], None] | None, time_limit: float | None) -> NoReturn:
+    """Reduces a module of a dump, writes the result, and ends the process with the exit code."""
+    from ligerdiag import api
+    from ligerdiag.ending import Ending
+
+    try:
+        with watch_for_end(time_limit):
+            reduced, ending = api.reduce_dump(options, show)
+    except RunEnded as end:
+        sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
+        raise typer.Exit(find_ending_code(end.ending)) from end
+    code = ExitCode.AS_EXPECTED
+    if ending is not None:
+        code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
+    stem = options.output.with_suffix("")
+    names = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".hlo", "_before.hlo")][: len(reduced.texts)]
+    for path, text in zip(names, reduced.texts, strict=True):
+        write_atomically(path, text)
+    dump = stem.with_name(f"{stem.name}_dump")
+    api.write_modules(reduced.modules, reduced.files, dump)
+    bytes_kept = "with its bytes" if reduced.modules.optimized.HasField("buffer_assignment") else "without its bytes"
+    sys.stdout.write(
+        f"kept:    {reduced.symptom.describe()}\n"
+        f"before:  {reduced.before}\n"
+        f"after:   {reduced.after}\n"
+        f"written: {', '.join(f'`{path}`' for path in names)} and `{dump}`, the same as protobuf, {bytes_kept}, after"
+        f" {reduced.candidates} candidates\n"
+        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
+    )
+    raise typer.Exit(code)
 
 
 reduce = make_command(

@@ -113,7 +113,7 @@ class Reduction:
             names = list_names(self.best)
             if len(names) < 2 or parts > len(names):
                 return
-            chunks = list(_split(names, parts))
+            chunks = list(split_parts(names, parts))
             candidates = [
                 remove_equations(self.best, chunk, by_operand=by_operand)
                 for chunk in chunks
@@ -162,9 +162,9 @@ def _list_smaller(size: int) -> Iterator[int]:
         new *= 2
 
 
-def _split(names: Sequence[str], parts: int) -> Iterator[tuple[str, ...]]:
+def split_parts[A](items: Sequence[A], parts: int) -> Iterator[tuple[A, ...]]:
     """Yields this many parts of about the same length, the last one first: what nobody needs is often at the end."""
-    bounds = [len(names) * number // parts for number in range(parts + 1)]
+    bounds = [len(items) * number // parts for number in range(parts + 1)]
     for number in reversed(range(parts)):
         if bounds[number] < bounds[number + 1]:
-            yield tuple(names[bounds[number] : bounds[number + 1]])
+            yield tuple(items[bounds[number] : bounds[number + 1]])

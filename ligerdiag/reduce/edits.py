@@ -31,8 +31,8 @@ def keep_outputs(program: Program, kept: Collection[int]) -> Program:
 
 
 def prune(program: Program) -> Program:
-    """Returns the program without the equations, loop states and arguments that nobody reads. A kernel call stays, as
-    it may overwrite something.
+    """Returns the program without the equations, loop states and arguments that nobody reads. A kernel call and a
+    store into a Ref stay: they change something.
     """
     body = program.body
     while True:
@@ -52,8 +52,8 @@ def prune(program: Program) -> Program:
 def _prune_body(body: Body, uses: Mapping[str, int]) -> Body:
     equations: list[Equation] = []
     for equation in body.equations:
-        has_kernel = any(one.kind is Kind.KERNEL for one in (equation, *_inside(equation)))
-        if not has_kernel and not any(uses.get(one.name) for one in equation.results):
+        stays = any(one.stays for one in (equation, *_inside(equation)))
+        if not stays and not any(uses.get(one.name) for one in equation.results):
             continue
         inner = tuple(_prune_body(one, uses) for one in equation.bodies)
         equations.append(_prune_results(replace(equation, bodies=inner), uses))
@@ -135,7 +135,7 @@ def list_names(program: Program) -> tuple[str, ...]:
     """Returns the names of all equations that can be removed, in program order. An equation has the name of its first
     result.
     """
-    return tuple(one.results[0].name for one in iterate_equations(program.body) if one.results)
+    return tuple(one.label for one in iterate_equations(program.body) if one.label)
 
 
 def remove_equations(program: Program, names: Collection[str], *, by_operand: bool = True) -> Program | None:
@@ -150,7 +150,7 @@ def remove_equations(program: Program, names: Collection[str], *, by_operand: bo
     def drop(body: Body, *, is_closed: bool) -> Body:
         equations: list[Equation] = []
         for equation in body.equations:
-            if not equation.results or equation.results[0].name not in names:
+            if equation.label not in names:
                 closed = is_closed or equation.kind is Kind.SHARD_MAP
                 bodies = tuple(drop(one, is_closed=closed) for one in equation.bodies)
                 equations.append(replace(equation, bodies=bodies))
@@ -161,7 +161,7 @@ def remove_equations(program: Program, names: Collection[str], *, by_operand: bo
         return replace(body, equations=tuple(equations))
 
     body = drop(program.body, is_closed=False)
-    if any(not one.type.dtype for one in added):
+    if any(not one.type.dtype or one.type.is_ref for one in added):
         return None
     return prune(_add_arguments(replace(program, body=substitute(body, values)), added))
 
@@ -221,7 +221,7 @@ def peel_output(program: Program, number: int) -> Iterator[Program]:
 
 def replace_by_argument(program: Program) -> Program:
     """Returns the program in which arguments take the place of everything that cannot be printed."""
-    names = {one.results[0].name for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE}
+    names = {one.label for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE}
     return (remove_equations(program, names, by_operand=False) or program) if names else program
 
 

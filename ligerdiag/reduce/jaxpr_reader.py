@@ -4,24 +4,27 @@ Calls of functions (`jax.jit`, `custom_vjp`, `jax.checkpoint` and the like) are 
 and `shard_map` keep theirs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ligerdiag.compile.lowering.traced_calls import compute_kernel_name
+from ligerdiag.compile.lowering.jax_versions import is_reference
+from ligerdiag.compile.lowering.traced_calls import compute_kernel_name, list_jaxprs
 from ligerdiag.reduce.expressions import (
     GIVES_TUPLE,
     write_expression,
     write_number,
     write_spec,
-    write_value,
     write_value_dtype,
 )
-from ligerdiag.reduce.kernel_source import copy_source
+from ligerdiag.reduce.kernel_source import SourceCopier, UnwritableError
+from ligerdiag.reduce.pallas_call_text import PallasCall, PallasCalls, write_pallas_call
 from ligerdiag.reduce.reduced_program import ArrayType, Body, Equation, Kind, Operand, Variable
+from ligerdiag.reduce.ref_text import OPERATIONS, write_ref_operation
+from ligerdiag.reduce.triton_call_text import write_triton_call
 
 _CALLS = {
     "jit": "jaxpr",
@@ -38,35 +41,25 @@ _CALLS = {
 """From the name of an operation that calls a function to the parameter that holds the function."""
 _LARGEST_CONSTANT = 64
 """Elements of the largest constant array that is written as Python."""
-_OF_TRITON_CALL = frozenset(
-    (
-        "fn",
-        "scalar_args",
-        "name",
-        "custom_call_target_name",
-        "out_shapes",
-        "grid",
-        "num_warps",
-        "num_stages",
-        "num_ctas",
-        "compute_capability",
-        "enable_fp_fusion",
-        "input_output_aliases",
-        "zeroed_outputs",
-        "debug",
-        "backend_init_func",
-        "serialized_metadata",
-    )
-)
 
 
 @dataclass(slots=True)
 class JaxprReader:
     """Reads one jaxpr; collects the definitions of its kernels."""
 
-    definitions: dict[str, str] = field(default_factory=dict[str, str])
-    imports: list[str] = field(default_factory=list[str])
+    copier: SourceCopier = field(default_factory=SourceCopier)
+    pallas: PallasCalls = field(default_factory=PallasCalls)
     count: int = 0
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """Returns the definitions of the kernels and of what they use, by name."""
+        return self.copier.definitions
+
+    @property
+    def imports(self) -> list[str]:
+        """Returns the import statements that the definitions and the calls of the kernels need."""
+        return self.copier.imports
 
     def read(self, closed: Any, names: Sequence[str]) -> Body:
         """Returns the body of the whole program. names: of its arguments."""
@@ -85,11 +78,13 @@ class JaxprReader:
         scope: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
         for var, value in zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=False):
             scope[var] = self._read_constant(value, read_type(var.aval))
+        used = {id(atom) for eqn in jaxpr.eqns for atom in eqn.invars} | {id(atom) for atom in jaxpr.outvars}
         for eqn in jaxpr.eqns:
             read = [self._read_atom(atom, scope) for atom in eqn.invars]
             name = str(eqn.primitive.name)
             inner = eqn.params.get(_CALLS.get(name, ""))
-            if inner is not None:
+            call = self.pallas.find(eqn)
+            if inner is not None and call is None:
                 results = self._read_call(inner, read, equations)
                 scope.update(zip(eqn.outvars, results, strict=True))
                 continue
@@ -97,7 +92,13 @@ class JaxprReader:
                 scope[eqn.outvars[0]] = alias
                 continue
             variables = tuple(self._define(var.aval) for var in eqn.outvars)
-            equations.append(self._read_equation(eqn, read, variables))
+            if call is not None:
+                equation = self._read_pallas_call(call, eqn, read, variables)
+            else:
+                equation = self._read_equation(eqn, read, variables)
+            if equation.kind is Kind.STORE and not any(id(var) in used for var in eqn.outvars):
+                equation = self._read_ref_operation(eqn, equation, is_read=False)
+            equations.append(equation)
             scope.update(
                 (var, Operand(text=one.name, type=one.type)) for var, one in zip(eqn.outvars, variables, strict=True)
             )
@@ -117,7 +118,9 @@ class JaxprReader:
 
     def _read_equation(self, eqn: Any, operands: list[Operand], variables: tuple[Variable, ...]) -> Equation:
         name, params = str(eqn.primitive.name), eqn.params
-        plain = Equation(primitive=name, results=variables, operands=tuple(operands))
+        mark = "" if variables else f"e{self.count}"
+        self.count += not variables
+        plain = Equation(primitive=name, results=variables, operands=tuple(operands), mark=mark)
         match name:
             case "scan":
                 return self._read_scan(params, plain)
@@ -130,13 +133,15 @@ class JaxprReader:
                 return self._read_shard_map(params, plain)
             case "triton_kernel_call":
                 return self._read_triton_call(params, plain)
+            case _ if name in OPERATIONS:
+                return self._read_ref_operation(eqn, plain)
             case _:
                 text = write_expression(
                     eqn.primitive, params, [var.aval for var in eqn.invars], [var.aval for var in eqn.outvars]
                 )
         kernel = _find_kernel_name(name, params)
         if not text or kernel:
-            return replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel)
+            return replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel, reason="has no form in `jnp` or `lax`")
         return replace(plain, text=text, gives_tuple=name in GIVES_TUPLE)
 
     def _read_body(self, closed: Any, free: Sequence[Operand], own: Sequence[Any]) -> Body:
@@ -182,7 +187,7 @@ class JaxprReader:
         mesh = params["mesh"]
         manual = params.get("newly_manual_axes", params.get("manual_axes", frozenset(mesh.axis_names)))
         if len(inputs) != len(plain.operands) or len(outputs) != len(plain.results) or "" in inputs + outputs:
-            return replace(plain, kind=Kind.UNPRINTABLE)
+            return replace(plain, kind=Kind.UNPRINTABLE, reason="has specs without a Python form")
         options = "" if set(manual) == set(mesh.axis_names) else f", axis_names={sorted(manual)!r}".replace("[", "{")
         options = options.replace("]", "}") + ("" if params.get("check_vma", True) else ", check_vma=False")
         body = self._read_body(closed, (), [var.aval for var in inner.invars])
@@ -190,44 +195,53 @@ class JaxprReader:
             plain, kind=Kind.SHARD_MAP, bodies=(body,), input_specs=inputs, output_specs=outputs, options=options
         )
 
+    def _read_ref_operation(self, eqn: Any, plain: Equation, *, is_read: bool = True) -> Equation:
+        name = plain.primitive
+        places = [one.text if one.is_literal else f"{{{number}}}" for number, one in enumerate(plain.operands)]
+        try:
+            text = write_ref_operation(name, eqn.params, places, is_read=is_read)
+        except UnwritableError as fault:
+            return replace(plain, kind=Kind.UNPRINTABLE, reason=str(fault))
+        if name not in ("swap", "addupdate"):
+            return replace(plain, text=text)
+        if is_read and plain.results:
+            return replace(plain, kind=Kind.STORE, text=text)
+        return replace(plain, kind=Kind.STORE, text=text, results=(), mark=plain.label)
+
+    def _read_pallas_call(
+        self, call: PallasCall, eqn: Any, operands: list[Operand], variables: tuple[Variable, ...]
+    ) -> Equation:
+        names = [
+            kernel
+            for inner in iterate_operations(eqn.params["jaxpr"])
+            if (kernel := _find_kernel_name(str(inner.primitive.name), inner.params))
+        ]
+        kernel = names[0] if names else ""
+        plain = Equation(primitive=call.entry, results=variables, operands=tuple(operands), kernel=kernel)
+        if not variables:
+            self.count += 1
+            plain = replace(plain, mark=f"e{self.count}")
+        try:
+            text, gives_tuple = write_pallas_call(call, self.copier)
+        except UnwritableError as fault:
+            return replace(plain, kind=Kind.UNPRINTABLE, reason=str(fault))
+        return replace(plain, kind=Kind.KERNEL, text=text, gives_tuple=gives_tuple)
+
     def _read_triton_call(self, params: Any, plain: Equation) -> Equation:
         kernel = compute_kernel_name(params)
-        unprintable = replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel)
-        if "scalar_args" not in params:
-            return unprintable  # jax-triton 0.4 and later
         try:
-            source = copy_source(params["fn"])
-        except (OSError, TypeError):
-            return unprintable
-        metaparams = {name: value for name, value in params.items() if name not in _OF_TRITON_CALL}
-        grid = params["grid"](metaparams) if callable(params["grid"]) else params["grid"]
-        scalars = {int(place): value for place, _, value in params["scalar_args"]}
-        order = [
-            repr(scalars[place]) if place in scalars else "" for place in range(len(plain.operands) + len(scalars))
-        ]
-        arrays = iter(range(len(plain.operands)))
-        arguments = [text or f"{{{next(arrays)}}}" for text in order]
-        shapes = [
-            f"jax.ShapeDtypeStruct({write_value(tuple(one.shape))}, {write_value_dtype(np.dtype(one.dtype).name)})"
-            for one in params["out_shapes"]
-        ]
-        aliases = dict(params["input_output_aliases"])
-        words: dict[str, Any] = {"grid": grid}
-        words |= {name: params[name] for name in ("num_warps", "num_stages") if params.get(name) is not None}
-        words |= {"num_ctas": params["num_ctas"]} if params.get("num_ctas", 1) != 1 else {}
-        words |= {"zeroed_outputs": params["zeroed_outputs"]} if params.get("zeroed_outputs") else {}
-        words |= {} if params.get("enable_fp_fusion", True) else {"enable_fp_fusion": False}
-        written = {name: write_value(value) for name, value in (words | metaparams).items()}
-        if aliases:
-            written["input_output_aliases"] = "{{" + ", ".join(f"{a}: {b}" for a, b in aliases.items()) + "}}"
-        if None in written.values():
-            return unprintable
-        self.definitions.update(source.definitions)
-        self.imports.extend((*source.imports, "import jax_triton as jt"))
-        outputs = shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
-        parts = [*arguments, f"kernel={source.name}", f"out_shape={outputs}"]
-        parts += [f"{name}={text}" for name, text in written.items()]
-        return replace(plain, kind=Kind.KERNEL, kernel=kernel, text=f"jt.triton_call({', '.join(parts)})")
+            text = write_triton_call(params, len(plain.operands), self.copier)
+        except UnwritableError as fault:
+            return replace(plain, kind=Kind.UNPRINTABLE, kernel=kernel, reason=str(fault))
+        return replace(plain, kind=Kind.KERNEL, kernel=kernel, text=text)
+
+
+def iterate_operations(closed: Any) -> Iterator[Any]:
+    """Yields all operations of a jaxpr, also those of the functions that it calls."""
+    for eqn in getattr(closed, "jaxpr", closed).eqns:
+        yield eqn
+        for inner in list_jaxprs(eqn.params):
+            yield from iterate_operations(inner)
 
 
 def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[Any]) -> Operand | None:
@@ -246,7 +260,7 @@ def _find_alias(primitive: str, operands: Sequence[Operand], outvars: Sequence[A
 
 def _find_kernel_name(primitive: str, params: Any) -> str:
     """Returns the name of the kernel that an operation calls; empty if it calls none that may overwrite operands."""
-    if primitive in ("pallas_call", "mgpu_call", "cuda_tile_call"):
+    if primitive in ("pallas_call", "mpmd_map", "mgpu_call", "cuda_tile_call"):
         return compute_kernel_name(params) or primitive
     return primitive if primitive in ("ffi_call", "custom_partitioning", "pure_callback", "io_callback") else ""
 
@@ -254,7 +268,12 @@ def _find_kernel_name(primitive: str, params: Any) -> str:
 def read_type(aval: Any) -> ArrayType:
     """Returns the shape and dtype of an abstract value; the dtype is empty for what is no array."""
     shape = tuple(int(size) for size in getattr(aval, "shape", ()))
-    return ArrayType(shape=shape, dtype=str(getattr(aval, "dtype", "")), weak=bool(getattr(aval, "weak_type", False)))
+    return ArrayType(
+        shape=shape,
+        dtype=str(getattr(aval, "dtype", "")),
+        weak=bool(getattr(aval, "weak_type", False)),
+        is_ref=is_reference(aval),
+    )
 
 
 def write_constant(value: Any, kind: ArrayType) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ligerdiag.bisect.trials import Outcome, Trial, TrialRunner
 from ligerdiag.codec import FieldError, parse_object, read_bool, read_str
-from ligerdiag.compile.compile_service import compute_compile_fingerprint
+from ligerdiag.compile.compile_service import compute_sources_sha256
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.reduce.candidate_text import CASE_NAME, print_case
@@ -68,7 +68,7 @@ class Judge:
             "symptom": repr(self.symptom),
             "target": self.target.sha256,
             "toolchains": self.toolchains,
-            "ligerdiag": compute_compile_fingerprint(),
+            "ligerdiag": compute_sources_sha256(["."]),
         }
         return json.dumps(search)
 
@@ -111,6 +111,8 @@ class Judge:
         """Returns whether it is worth a compile: a program without the kernel cannot have a finding about it."""
         equations = list(iterate_equations(program.body))
         if any(one.kind is Kind.UNPRINTABLE for one in equations) or not program.body.results:
+            return False
+        if any(one.type.is_ref for one in program.body.results):
             return False
         kernel = self.symptom.kernel if self.symptom.kind is SymptomKind.FINDING else ""
         if not kernel:

@@ -64,7 +64,7 @@ class _Printer:
     def _print_equation(self, equation: Equation, indent: str) -> Iterator[str]:
         text = ""
         match equation.kind:
-            case Kind.PLAIN | Kind.KERNEL:
+            case Kind.PLAIN | Kind.KERNEL | Kind.STORE:
                 text = self._fill(equation)
                 if self._is_inlined(equation):
                     self.inlined[equation.results[0].name] = text
@@ -107,13 +107,15 @@ class _Printer:
 
     def _is_inlined(self, equation: Equation) -> bool:
         """Whether the expression is so short, and read once, that its text takes the place of its name."""
-        (result, *others) = equation.results
-        return not others and self.uses.get(result.name) == 1 and bool(_SHORT.match(equation.text))
+        if len(equation.results) != 1 or any(one.type.is_ref for one in equation.operands):
+            return False  # a read of a Ref has its place among the stores
+        (result,) = equation.results
+        return self.uses.get(result.name) == 1 and bool(_SHORT.match(equation.text))
 
     def _fill(self, equation: Equation) -> str:
         is_operator = bool(_OPERATOR.match(equation.text))
         has_variable = any(not one.is_literal for one in equation.operands)
-        is_typed = equation.kind is Kind.KERNEL or not (is_operator and has_variable)
+        is_typed = equation.stays or not (is_operator and has_variable)
         if equation.text.startswith(_TAKES_NUMBERS):
             is_typed = False
         texts: list[str] = []
@@ -217,16 +219,16 @@ def print_function(program: Program) -> tuple[str, ...]:
 
 def print_head(program: Program, extra: Sequence[str] = ()) -> str:
     """Returns the imports and the kernels of the program. extra: more import statements."""
-    kernels = [one.text for one in iterate_equations(program.body) if one.kind is Kind.KERNEL]
     needed = list_needed(program)
     function = "\n".join(print_function(program))
     imports = {"import jax"}
     imports |= {"import jax.numpy as jnp"} if "jnp." in function else set()
-    imports |= {"import numpy as np"} if "np.random" in function else set()
+    imports |= {"import numpy as np"} if re.search(r"\bnp\.", function) else set()
     imports |= {"from jax import lax"} if "lax." in function else set()
     imports |= {"from jax.sharding import PartitionSpec as P"} if re.search(r"\bP\(", function) else set()
-    imports |= set(program.imports) if kernels else set()
     blocks = [program.definitions[name] for name in needed]
+    text = "\n".join((function, *blocks))
+    imports |= {line for line in program.imports if re.search(rf"\b{line.split()[-1].split('.')[0]}\b", text)}
     constants = "".join(block for block in blocks if "\n" not in block.rstrip())
     functions = [block for block in blocks if "\n" in block.rstrip()]
     head = "\n".join(_sort_imports(imports | set(extra)))
@@ -235,8 +237,8 @@ def print_head(program: Program, extra: Sequence[str] = ()) -> str:
 
 def list_needed(program: Program) -> tuple[str, ...]:
     """Returns the names of the definitions that the program's kernels need, in order."""
-    used = [one.text for one in iterate_equations(program.body) if one.kind is Kind.KERNEL]
-    needed = {name for name in program.definitions if any(f"kernel={name}," in text for text in used)}
+    used = "\n".join(one.text for one in iterate_equations(program.body) if one.kind is Kind.KERNEL)
+    needed = {name for name in program.definitions if re.search(rf"(?<![\w.]){name}\b(?!=)", used)}
     while True:
         text = "\n".join(program.definitions[name] for name in needed)
         more = {name for name in program.definitions if re.search(rf"\b{name}\b", text)} - needed

@@ -193,7 +193,7 @@ class CaseReducer:
         if outcome.artifact is None:
             return ""
         toolchain = self.runner.find_toolchain(self.toolchains[-1])
-        job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case)
+        job = make_hlo_text_job(str(outcome.artifact.optimized), outcome.trial.case.source)
         with Pool(cache=self.runner.cache, toolchain=toolchain, jobs=1, module=TRACE_WORKER) as pool:
             try:
                 return pool.submit(job).result().text
@@ -202,5 +202,6 @@ class CaseReducer:
 
 
 def _name_missing(program: Program) -> str:
-    names = sorted({one.primitive for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE})
-    return f": {', '.join(f'`{name}`' for name in names)} cannot be printed" if names else ""
+    missing = [one for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE]
+    reasons = sorted({f"`{one.kernel or one.primitive}` {one.reason}" for one in missing})
+    return f": it cannot be printed as Python, since {', and '.join(reasons)}" if reasons else ""

@@ -20,6 +20,8 @@ class ArrayType:
     """NumPy's or ml_dtypes' name, such as `float32`."""
     weak: bool = False
     """Whether JAX regards the dtype as that of a Python number."""
+    is_ref: bool = False
+    """Whether it is the type of a Ref, which holds such an array."""
 
     @property
     def elements(self) -> int:
@@ -27,7 +29,7 @@ class ArrayType:
 
     def is_like(self, other: "ArrayType") -> bool:
         """Returns whether a value of this type can take the place of one of the other type."""
-        return self.shape == other.shape and self.dtype == other.dtype
+        return (self.shape, self.dtype, self.is_ref) == (other.shape, other.dtype, other.is_ref)
 
     def __str__(self) -> str:
         return f"{_SHORT.get(self.dtype, self.dtype)}[{','.join(map(str, self.shape))}]"
@@ -65,6 +67,8 @@ class Kind(StrEnum):
     """An expression in its operands, `Equation.text`."""
     KERNEL = "kernel"
     """A call of a kernel; it may overwrite its operands, so it stays even if nobody reads its results."""
+    STORE = "store"
+    """Stores into a Ref; it stays even if nobody reads its result."""
     SCAN = "scan"
     """A loop over the leading dimension of its operands, with one body."""
     WHILE = "while"
@@ -103,6 +107,20 @@ class Equation:
     """For a `shard_map`: further arguments, such as `, check_vma=False`."""
     kernel: str = ""
     """Name of the kernel's function, for `KERNEL`."""
+    mark: str = ""
+    """A name for an equation without results."""
+    reason: str = ""
+    """For `UNPRINTABLE`: why it cannot be printed, as the rest of a sentence that begins with its name."""
+
+    @property
+    def label(self) -> str:
+        """Returns a name for the equation: that of its first result, if it has one."""
+        return self.results[0].name if self.results else self.mark
+
+    @property
+    def stays(self) -> bool:
+        """Returns whether it may change something besides its results, so that it stays if nobody reads them."""
+        return self.kind in (Kind.KERNEL, Kind.STORE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@ toolchains.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ligerdiag.bisect.trials import Outcome, has_disagreement
@@ -79,14 +79,19 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
         case SymptomKind.DISAGREEMENT:
             return not first.error and replay is not None and has_disagreement(first, replay)
         case SymptomKind.FINDING:
-            return set(_list_errors(first)) <= set(symptom.errors) and any(
-                _matches(symptom, one) and (not symptom.needs_numbers or _has_wrong_numbers(one, first, replay))
-                for one in first.findings
-            )
+            if not symptom.needs_numbers:
+                return has_finding(symptom, first.findings)
+            wrong = [one for one in first.findings if _matches(symptom, one) and _has_wrong_numbers(one, first, replay)]
+            return bool(wrong) and has_finding(symptom, first.findings)
 
 
-def _list_errors(outcome: Outcome) -> tuple[str, ...]:
-    return tuple(sorted({one.rule for one in outcome.findings if one.severity is Severity.ERROR}))
+def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
+    """Returns whether the findings have the one that the symptom is, and no error of a rule that the original has not."""
+    return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
+
+
+def _list_errors(findings: Sequence[Finding]) -> tuple[str, ...]:
+    return tuple(sorted({one.rule for one in findings if one.severity is Severity.ERROR}))
 
 
 def _matches(symptom: Symptom, finding: Finding) -> bool:
@@ -142,24 +147,34 @@ def choose_symptom(
         return Symptom(kind=SymptomKind.TOOLCHAINS, verdicts=differences[0])
     if not rule and replay is not None and has_disagreement(first, replay):
         return Symptom(kind=SymptomKind.DISAGREEMENT)
+    found = choose_finding(first.findings, first.outputs, name=first.trial.case.id, rule=rule)
+    return replace(found, needs_numbers=needs_numbers)
+
+
+def choose_finding(
+    findings: Sequence[Finding], outputs: Mapping[str, Verdict], *, name: str, rule: str = ""
+) -> Symptom:
+    """Returns the gravest finding as a symptom; with a rule, the gravest one of that rule. name: of the case or module.
+
+    Raises InputError if there is none.
+    """
     wanted = get_rule(rule).id if rule else ""
-    findings = [one for one in first.findings if not wanted or one.rule == wanted]
-    if not findings:
+    chosen = [one for one in findings if not wanted or one.rule == wanted]
+    if not chosen:
         named = f" of {wanted}" if wanted else ""
-        raise InputError(f"`{first.trial.case.id}` has no finding{named}: there is nothing to keep")
-    ranked = sorted(findings, key=lambda one: (-one.severity.weight, one.rule))
-    found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, first)), ranked[0])
+        raise InputError(f"`{name}` has no finding{named}: there is nothing to keep")
+    ranked = sorted(chosen, key=lambda one: (-one.severity.weight, one.rule))
+    found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, outputs)), ranked[0])
     return Symptom(
         kind=SymptomKind.FINDING,
         rule=found.rule,
         kernel=found.kernel,
         operand=found.operand,
         cause=found.help if found.rule in _ABOUT_COPIES else "",
-        errors=_list_errors(first),
-        needs_numbers=needs_numbers,
+        errors=_list_errors(findings),
         message=found.message,
     )
 
 
-def _is_wrong(finding: Finding, outcome: Outcome) -> bool:
-    return any(outcome.outputs[name].is_wrong for name in finding.outputs if name in outcome.outputs)
+def _is_wrong(finding: Finding, outputs: Mapping[str, Verdict]) -> bool:
+    return any(outputs[name].is_wrong for name in finding.outputs if name in outputs)

@@ -43,7 +43,7 @@ def make_trace_job(case: CaseSpec, target: Target, sizes: tuple[tuple[int, int],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HloTextRequest:
-    """Asks a worker for the text of a module that ligerdiag compiled itself."""
+    """Asks a worker for the text of a module."""
 
     path: str
     """Path of the HloProto."""
@@ -56,9 +56,9 @@ class HloTextAnswer:
     text: str
 
 
-def make_hlo_text_job(path: str, case: CaseSpec) -> Job[HloTextAnswer]:
-    """Returns the job that prints an artifact's module. case: whose source the worker of the job serves."""
-    return make_job(HloTextRequest(path=path), HloTextAnswer, case.source, f"the text of `{path}`")
+def make_hlo_text_job(path: str, source: Source) -> Job[HloTextAnswer]:
+    """Returns the job that prints a module. source: that of the worker's other jobs."""
+    return make_job(HloTextRequest(path=path), HloTextAnswer, source, f"the text of `{path}`")
 
 
 def parse_reduce_request(job: Json) -> TraceRequest | HloTextRequest:

@@ -11,6 +11,7 @@ from ligerdiag.codec import Json
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import render_answer
+from ligerdiag.reduce.pallas_call_text import PallasCalls
 from ligerdiag.reduce.reduced_program import Program, RandomValues, ReducedArgument
 from ligerdiag.reduce.trace_jobs import HloTextAnswer, HloTextRequest, TraceAnswer, TraceRequest, parse_reduce_request
 from ligerdiag.workers.loop import Answerer, serve
@@ -30,7 +31,7 @@ def prepare() -> Answerer:
     import_kernel_libraries()
     install_answers()
     configure_locations(str(Path(__file__).parents[1]))
-    loader = CaseLoader(once=True)
+    loader, pallas = CaseLoader(once=True), PallasCalls()
 
     def answer(job: Json, log: Path) -> str:
         del log
@@ -38,13 +39,14 @@ def prepare() -> Answerer:
             case HloTextRequest(path=path):
                 return render_answer(HloTextAnswer(text=_print_module(Path(path))))
             case TraceRequest() as request:
-                return render_answer(_trace(request, loader))
+                return render_answer(_trace(request, loader, pallas))
 
     return answer
 
 
-def _trace(request: TraceRequest, loader: Any) -> TraceAnswer:
-    """Returns the program of the case. Raises CaseError if its function raises, which it may do for other sizes."""
+def _trace(request: TraceRequest, loader: Any, pallas: PallasCalls) -> TraceAnswer:
+    """Returns the program of the case. pallas: where the worker keeps the calls of Pallas; modules that it has imported
+    write to it. Raises CaseError if its function raises, which it may do for other sizes."""
     import jax
 
     from ligerdiag.compile.cases.arguments import (
@@ -68,15 +70,16 @@ def _trace(request: TraceRequest, loader: Any) -> TraceAnswer:
         return build_mesh(sizes, description, explicit)
 
     devices = build({"x": 1}, ()).devices.flat
-    with import_as(description, devices), place_meshes(build):
+    with pallas.record(), import_as(description, devices), place_meshes(build):
         case: Case = loader.find_case(request.source, request.case_id)
     resized = _Resizer(dict(request.sizes))
     case = replace(case, args=library.tree.map(resized.change, case.args))
     mesh = build(dict(case.mesh) or {"x": 1}, case.explicit_axes)
     specs = build_argument_specs(case, mesh)
     library.clear_caches()
-    reader = JaxprReader()
+    reader = JaxprReader(pallas=pallas)
     with (
+        pallas.record(),
         answer_as(mesh.devices.flat, description),
         assume_gpu(request.compute_capability, read_architecture(description)),
         assume_gpu_of_other_kernels(request.compute_capability),

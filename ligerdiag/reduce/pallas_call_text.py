@@ -1,0 +1,235 @@
+"""Notes how a program calls Pallas while JAX traces it, and writes these calls as Python. Runs in a worker.
+
+A Pallas primitive has no kernel function, no block sizes as they were written and no scratch shapes. So each call of
+`pallas_call` or `plgpu.kernel` is traced as one function with a name of its own, under which its arguments are kept.
+"""
+
+import enum
+import importlib
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ligerdiag.reduce.expressions import write_value, write_value_dtype
+from ligerdiag.reduce.kernel_source import SourceCopier, UnwritableError
+
+_PREFIX = "ligerdiag_pallas_"
+_MODULES = {
+    "pl": "jax.experimental.pallas",
+    "plgpu": "jax.experimental.pallas.mosaic_gpu",
+    "pltriton": "jax.experimental.pallas.triton",
+}
+"""The modules that a written call imports, by the names that it gives them."""
+_ENTRIES = (("pl", "pallas_call"), ("pl", "kernel"), ("plgpu", "pallas_call"), ("plgpu", "kernel"))
+
+_BY_PLACE = {"BlockSpec": ("block_shape", "index_map")}
+"""The two first fields of a class, which are written without their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PallasCall:
+    """One call of Pallas by the program."""
+
+    entry: str
+    """The function that was called, such as `pl.pallas_call`."""
+    kernel: Any
+    keywords: Mapping[str, Any]
+    """All other arguments of it, by name."""
+    tree: Any
+    """The structure of the call's operands."""
+    types: tuple[tuple[tuple[int, ...], str], ...]
+    """Shape and dtype of each operand."""
+    out_tree: Any
+    """The structure of the results."""
+
+
+@dataclass(slots=True)
+class PallasCalls:
+    """The calls of Pallas that one trace makes."""
+
+    calls: dict[str, PallasCall] = field(default_factory=dict[str, PallasCall])
+    """From the name of the function as which a call is traced."""
+
+    @contextmanager
+    def record(self) -> Generator[None]:
+        """Notes the calls inside the context. The program's modules must be imported in it, too."""
+        with ExitStack() as stack:
+            for alias, name in _ENTRIES:
+                try:
+                    module = importlib.import_module(_MODULES[alias])
+                except ImportError:
+                    continue
+                if hasattr(module, name):
+                    original = getattr(module, name)
+                    stack.callback(setattr, module, name, original)
+                    setattr(module, name, self._wrap(f"{alias}.{name}", original))
+            yield
+
+    def _wrap(self, entry: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        first, *_ = inspect.signature(original).parameters
+
+        def make(*args: Any, **words: Any) -> Any:
+            bound = inspect.signature(original).bind_partial(*args, **words)
+            kernel = bound.arguments.get(first)
+            if not callable(kernel):  # a decorator
+                return lambda body: make(body, *args, **words)
+            return self._note(entry, kernel, original(*args, **words), _list_keywords(bound, first))
+
+        return make
+
+    def _note(self, entry: str, kernel: Any, called: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
+        jax: Any = importlib.import_module("jax")
+
+        def call(*operands: Any) -> Any:
+            leaves, tree = jax.tree.flatten(operands)
+            name = f"{_PREFIX}{len(self.calls)}"
+            shapes: list[Any] = []
+
+            def run(*values: Any) -> Any:
+                results = called(*tree.unflatten(values))
+                shapes.append(jax.tree.structure(results))
+                return results
+
+            run.__name__ = name
+            results = jax.jit(run)(*leaves)
+            self.calls[name] = PallasCall(
+                entry=entry,
+                kernel=kernel,
+                keywords=keywords,
+                tree=tree,
+                types=tuple(_describe(jax.typeof(one)) for one in leaves),
+                out_tree=shapes[0],
+            )
+            return results
+
+        return call
+
+    def find(self, eqn: Any) -> PallasCall | None:
+        """Returns the call that an operation is; None if it is none, or if JAX changed it, such as by `jax.vmap`."""
+        found = self.calls.get(str(eqn.params.get("name", "")))
+        if found is None or tuple(_describe(var.aval) for var in eqn.invars) != found.types:
+            return None
+        return found if len(eqn.outvars) == found.out_tree.num_leaves else None
+
+
+def _describe(aval: Any) -> tuple[tuple[int, ...], str]:
+    return tuple(aval.shape), str(aval)
+
+
+def _list_keywords(bound: inspect.BoundArguments, first: str) -> Mapping[str, Any]:
+    words: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if name != first:
+            kind = bound.signature.parameters[name].kind
+            words |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return words
+
+
+def write_pallas_call(call: PallasCall, copier: SourceCopier) -> tuple[str, bool]:
+    """Returns the call as Python with `{0}`, `{1}` for its operands, and whether its value is a tuple or list. Copies the
+    kernel.
+
+    Raises UnwritableError for an argument without a Python form.
+    """
+    writer = _Writer(copier=copier)
+    kernel = copier.write_function(call.kernel)
+    words = [kernel, *(f"{name}={writer.write(value)}" for name, value in call.keywords.items())]
+    alias = call.entry.split(".", maxsplit=1)[0]
+    writer.use(alias)
+    places = [f"{{{number}}}" for number in range(call.tree.num_leaves)]
+    operands = _write_tree(call.tree.unflatten(places))
+    made = f"{call.entry}({', '.join(words)})".replace("{", "{{").replace("}", "}}")
+    text = f"{made}({', '.join(operands)})"
+    count = call.out_tree.num_leaves
+    shape = call.out_tree.unflatten(range(count))
+    if count and shape == 0:
+        return text, False
+    if isinstance(shape, tuple | list) and list(cast("Sequence[Any]", shape)) == list(range(count)):
+        return text, True
+    return f"jax.tree.leaves({text})", True
+
+
+def _write_tree(operands: Any) -> list[str]:
+    written: list[str] = []
+    for one in operands:
+        if isinstance(one, str):
+            written.append(one)
+        elif isinstance(one, tuple | list):
+            inner = ", ".join(_write_tree(one))
+            written.append(f"[{inner}]" if isinstance(one, list) else f"({inner}{',' if len(one) == 1 else ''})")
+        else:
+            raise UnwritableError(f"has an operand of type `{type(one).__name__}`, which has no Python form")
+    return written
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes arguments of a Pallas call."""
+
+    copier: SourceCopier
+
+    def use(self, alias: str) -> None:
+        """Imports one of Pallas's modules."""
+        package, _, last = _MODULES[alias].rpartition(".")
+        self.copier.imports.append(f"from {package} import {last} as {alias}")
+
+    def write(self, value: Any) -> str:
+        """Returns an argument as Python. Raises UnwritableError if it has no form."""
+        kind = cast("type[Any]", type(value))
+        if isinstance(value, enum.Enum):
+            return f"{self._find_class(kind)}.{value.name}"
+        if isinstance(value, dict):
+            items = cast("dict[Any, Any]", value).items()
+            return "{" + ", ".join(f"{self.write(one)}: {self.write(other)}" for one, other in items) + "}"
+        if type(value) in (tuple, list):
+            parts = [self.write(one) for one in value]
+            inner = ", ".join(parts)
+            return f"[{inner}]" if type(value) is list else f"({inner}{',' if len(parts) == 1 else ''})"
+        if kind.__name__ == "GPUMemoryRef" and not value.layout:
+            return self._write_memory(value)
+        if kind.__name__ in ("ShapeDtypeStruct", "ShapedArray"):
+            return f"jax.ShapeDtypeStruct({_write_shape(value)})"
+        if kind.__name__ == "_IndexMapFunc":
+            return self.copier.write_function(value.index_map)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._write_dataclass(value, kind)
+        return self.copier.write_parameter(value)
+
+    def _write_dataclass(self, value: Any, kind: type[Any]) -> str:
+        words: list[str] = []
+        for one in fields(value):
+            found = getattr(value, one.name)
+            default = one.default_factory() if one.default_factory is not MISSING else one.default
+            if one.init and (default is MISSING or not _is_same(found, default)):
+                by_place = len(words) < 2 and one.name == _BY_PLACE.get(kind.__name__, ("", ""))[len(words)]
+                words.append(self.write(found) if by_place else f"{one.name}={self.write(found)}")
+        return f"{self._find_class(kind)}({', '.join(words)})"
+
+    def _write_memory(self, value: Any) -> str:
+        self.use("plgpu")
+        transforms = f", transforms={self.write(tuple(value.transforms))}" if value.transforms else ""
+        return f"plgpu.{value.memory_space.name}({_write_shape(value.inner_aval)}{transforms})"
+
+    def _find_class(self, kind: type[Any]) -> str:
+        for alias, name in _MODULES.items():
+            try:
+                module = importlib.import_module(name)
+            except ImportError:
+                continue
+            public = [each for each, one in vars(module).items() if one is kind and not each.startswith("_")]
+            if public:
+                self.use(alias)
+                return f"{alias}.{public[0]}"
+        raise UnwritableError(f"has an argument of type `{kind.__name__}`, which has no Python form")
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
+
+
+def _write_shape(value: Any) -> str:
+    return f"{write_value(tuple(value.shape))}, {write_value_dtype(np.dtype(value.dtype).name)}"
