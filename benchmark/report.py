@@ -65,7 +65,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """The wrong answer of the bad program, as its author derived it; a tool finds the report if it points at one of these."""
+    """The wrong answer of the bad program, as its author derived it; a tool has to point at one of these."""
 
     outputs: tuple[str, ...] = ()
     """Names of outputs with wrong values: a tool that calls one of them wrong has found the report."""
