@@ -1,11 +1,11 @@
 """A Monte Carlo code met donated buffers that get mixed up: its statistics are wrong if they are returned before the
 state.
 
-Structure: a step updates one part of a donated state, returns two parts as they are, and several equal statistics
-before them.
+Structure: a step updates the walkers, returns three scalars of its donated state as they are, and three equal
+statistics before them; with fewer than three of each the linked report saw nothing.
 
 The right answer: the statistics are the mean of the energy, and the kept parts are the arguments. A statistic that
-takes the donated buffer of a kept part is wrong: `mean_1`, `mean_2`, or a part of the state.
+takes the donated buffer of a kept part, or a part that takes another's, is wrong.
 """
 
 import jax.numpy as jnp
@@ -14,19 +14,20 @@ from benchmark.report import Kind, Report, Wrong
 from ligerdiag import Arg, Case
 
 
-def step(walkers, width, seed):
+def step(walkers, *kept):
     energy = jnp.square(walkers).sum(-1)
-    return energy.mean(), walkers + 0.1 * energy[:, None], width, seed
+    mean = energy.mean()
+    return (mean, mean, mean), (walkers + 0.1 * energy[:, None], *kept)
 
 
-def return_statistics_first(walkers, width, seed):
-    mean, walkers, width, seed = step(walkers, width, seed)
-    return {"mean_1": mean, "mean_2": mean, "state_1": walkers, "state_2": width, "state_3": seed}
+def return_statistics_first(walkers, *kept):
+    statistics, state = step(walkers, *kept)
+    return {"statistics": statistics, "walk": state}
 
 
-def return_state_first(walkers, width, seed):
-    mean, walkers, width, seed = step(walkers, width, seed)
-    return {"a_state_1": walkers, "a_state_2": width, "a_state_3": seed, "mean_1": mean, "mean_2": mean}
+def return_state_first(walkers, *kept):
+    statistics, state = step(walkers, *kept)
+    return {"a_walk": state, "statistics": statistics}
 
 
 REPORT = Report(
@@ -35,9 +36,12 @@ REPORT = Report(
     versions="jax 0.8 and newer, CUDA",
     kind=Kind.SHARED_BYTES,
     reported="statistics returned before a donated state are corrupted on GPUs",
-    finds=Wrong(outputs=("mean_1", "mean_2", "state_2", "state_3"), kinds=(Kind.SHARED_BYTES, Kind.MISCOMPILE)),
+    finds=Wrong(
+        outputs=tuple(f"{part}[{k}]" for part in ("statistics", "walk") for k in range(4)),
+        kinds=(Kind.SHARED_BYTES, Kind.MISCOMPILE),
+    ),
 )
-ARGS = (Arg(shape=(16, 8), donate=True), Arg(shape=(), donate=True), Arg(shape=(), donate=True))
+ARGS = (Arg(shape=(16, 8), donate=True), *(Arg(shape=(), donate=True) for _ in range(3)))
 BAD = Case(name="jaqmc_79", params=("bad",), function=return_statistics_first, args=ARGS)
 CURED = Case(name="jaqmc_79", params=("cured",), function=return_state_first, args=ARGS)
 CASES = (BAD, CURED)

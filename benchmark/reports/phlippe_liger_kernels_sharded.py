@@ -55,7 +55,12 @@ def train_hidden(x, weight):
 
 
 def train_declared(x, weight):
-    return train(call_declared, x, weight)
+    def each(x, part):
+        whole = jax.lax.all_gather(part, "x", axis=1, tiled=True)
+        return train(call_declared, x, whole)
+
+    whole, columns = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, "x")
+    return jax.shard_map(each, in_specs=(whole, columns), out_specs=whole, check_vma=False)(x, weight)
 
 
 REPORT = Report(
