@@ -96,6 +96,8 @@ class Judgement:
 
 def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
     """Returns what each witness says of the bad program."""
+    if missing := set(entry.report.finds.outputs) - set(report.outputs or entry.report.finds.outputs):
+        raise ValueError(f"Expected outputs of {report.id} in Report.finds but got `{missing.pop()}`")
     if report.status in (Status.ERROR, Status.NOT_CHECKED):
         return describe(report, dict.fromkeys((Witness.STATIC, Witness.REPLAY, Witness.MEMORY), Outcome.UNKNOWN))
     wanted = entry.report.finds.outputs

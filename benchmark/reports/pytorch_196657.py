@@ -9,7 +9,9 @@ writes XLA gives each operand bytes of its own, so the addition does not see the
 each result is lost.
 """
 
+import jax
 import jax.numpy as jnp
+import jax_triton
 import triton
 import triton.language as tl
 
@@ -33,7 +35,11 @@ def write_once_kernel(x_ptr, spare_ptr, SIZE: tl.constexpr):
 
 def write_twice(x):
     x = jnp.sin(x)
-    first, second = call_in_place(x, x, written=(0, 1), kernel=write_kernel, grid=1, SIZE=x.size)  # at: call
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    aliases = {0: 0, 1: 1}
+    first, second = jax_triton.triton_call(  # at: call
+        x, x, kernel=write_kernel, out_shape=(shape, shape), grid=1, SIZE=x.size, input_output_aliases=aliases
+    )
     return {"first": first, "second": second}
 
 

@@ -11,5 +11,5 @@ REPORT = Report(
     versions="XLA of May 2026",
     kind=Kind.OUT_OF_REACH,
     reported="after a loop is peeled or unrolled, update slices write at the offsets of the loop before",
-    unreachable="the offset is in a backend configuration that ligerdiag does not compare with the HLO, and XLA has mended it",
+    unreachable="the offset is in a backend configuration that ligerdiag does not compare with the HLO; mended since",
 )

@@ -11,5 +11,5 @@ REPORT = Report(
     versions="XLA of August 2026, GPU",
     kind=Kind.OUT_OF_REACH,
     reported="double-buffered loops with asynchronous copies keep the offsets of a single iteration",
-    unreachable="the offset is in a backend configuration that ligerdiag does not compare with the HLO, and XLA has mended it",
+    unreachable="the offset is in a backend configuration that ligerdiag does not compare with the HLO; mended since",
 )
