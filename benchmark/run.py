@@ -48,7 +48,7 @@ def main() -> int:
     rows = {name: row for name, row in known.items() if name in list_names()}
     entries = [load_entry(name) for name in chosen]
     todo = [one for one in entries if options.refresh or _is_old(known.get(one.name), one)]
-    for group in batched(todo, _GROUP, strict=False):
+    for group in batched(todo, _GROUP):
         for fresh in _judge_group(group, options):
             earlier = known.get(fresh.name)
             row = replace(fresh, others=earlier.others) if options.no_others and earlier is not None else fresh
