@@ -92,8 +92,6 @@ class Report:
     finds: Wrong = Wrong()
     toolchain: str = ""
     """Name of the toolchain whose compilers make the mistake, if those of the default one do not any more."""
-    budget: int = 0
-    """Bytes that one call needs at most, as the author derived them; 0 if the report is not about the sum of memory."""
     unreachable: str = ""
     """Why no program of ours can show the mistake; empty if one does."""
     missed: str = ""

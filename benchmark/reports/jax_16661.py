@@ -52,7 +52,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="the order of a conditional's branches decides whether a loop copies an array in every iteration",
     finds=Wrong(at=("conditional", "loop")),
-    toolchain="jax-0.11.0",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_16661", params=("bad",), function=run, args=ARGS)
 CURED = Case(name="jax_16661", params=("cured",), function=run_selected, args=ARGS)

@@ -47,7 +47,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a loop is slow unless values that both branches return are computed outside of the conditional",
     finds=Wrong(at=("conditional", "loop")),
-    toolchain="jax-0.11.0",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_16663", params=("bad",), function=run, args=ARGS)
 CURED = Case(name="jax_16663", params=("cured",), function=run_hoisted, args=ARGS)

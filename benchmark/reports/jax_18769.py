@@ -1,7 +1,7 @@
 """An optimizer that accumulates gradients over several steps needs twice the memory, because of a conditional.
 
 Structure: a conditional chooses between a step in between, which adds the gradient to an accumulator and returns weights and
-momentum unchanged, and a final step, which computes the new momentum and weights from the accumulator and clears it. The
+momentum unchanged, and a final step, which computes the new momentum and weights from the clipped accumulator and clears it. The
 three arrays are donated.
 
 The right answer: in either branch each array is computed elementwise from arrays at the same places, or not at all, so all
@@ -22,7 +22,7 @@ def in_between(state, gradient):
 
 def final(state, gradient):
     mean = (state["sum"] + gradient) / 4
-    momentum = 0.9 * state["momentum"] + mean
+    momentum = 0.9 * state["momentum"] + mean / jnp.maximum(1.0, jnp.linalg.norm(mean))
     return {"momentum": momentum, "sum": jnp.zeros_like(mean), "weights": state["weights"] - 0.1 * momentum}
 
 
@@ -32,7 +32,9 @@ def update(is_last, state, gradient):
 
 def update_by_factors(is_last, state, gradient):
     total = state["sum"] + gradient
-    momentum = jnp.where(is_last, 0.9 * state["momentum"] + total / 4, state["momentum"])
+    mean = total / 4
+    clipped = mean / jnp.maximum(1.0, jnp.linalg.norm(mean))
+    momentum = jnp.where(is_last, 0.9 * state["momentum"] + clipped, state["momentum"])
     weights = state["weights"] - jnp.where(is_last, 0.1, 0.0) * momentum
     return {"momentum": momentum, "sum": jnp.where(is_last, 0.0, total), "weights": weights}
 
@@ -46,7 +48,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a conditional around an optimizer's step doubles the memory of the optimizer's state",
     finds=Wrong(at=("conditional",)),
-    toolchain="seed",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_18769", params=("bad",), function=update, args=ARGS)
 CURED = Case(name="jax_18769", params=("cured",), function=update_by_factors, args=ARGS)

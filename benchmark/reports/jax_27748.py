@@ -55,8 +55,6 @@ REPORT = Report(
     kind=Kind.MEMORY_DRIFT,
     reported="rematerialization of blocks of a scan does not reduce memory any more",
     finds=Wrong(at=("sine", "step", "block", "blocks")),
-    toolchain="jax-0.5.3",
-    budget=24 * 4 * SIZE,
 )
 BAD = Case(name="jax_27748", params=("bad",), function=train, args=ARGS)
 CURED = Case(name="jax_27748", params=("cured",), function=train_scanned, args=ARGS)

@@ -43,7 +43,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="with a conditional that may leave the carry unchanged, each iteration of a scan copies the whole carry",
     finds=Wrong(at=("conditional", "loop")),
-    toolchain="jax-0.9.1",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_38145", params=("bad",), function=train, args=ARGS)
 CURED = Case(name="jax_38145", params=("cured",), function=train_by_rate, args=ARGS)

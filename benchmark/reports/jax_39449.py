@@ -31,7 +31,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a conditional write with an empty other branch is out of place, depending on the order of the branches",
     finds=Wrong(at=("conditional",)),
-    toolchain="jax-0.11.0",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_39449", params=("bad",), function=write_unless, args=ARGS)
 CURED = Case(name="jax_39449", params=("cured",), function=write_by_switch, args=ARGS)

@@ -39,7 +39,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a conditional inside of a scan is much slower than outside of it",
     finds=Wrong(at=("conditional", "loop")),
-    toolchain="jax-0.11.0",
+    toolchain="0.10",
 )
 BAD = Case(name="jax_5986", params=("bad",), function=fill, args=ARGS)
 CURED = Case(name="jax_5986", params=("cured",), function=fill_selected, args=ARGS)

@@ -1,10 +1,9 @@
-"""A kernel adds to an output that the author has given a value; the value never reaches the kernel.
+"""A kernel adds to an output, and the initial value that the author gave this output does not arrive.
 
-Structure: the kernel adds the elements of `a` to its output by an atomic operation. The output is a plain output of the call;
-the array of tens that the author makes is not passed to it.
+Structure: the sum is added by atomics to an output of the call, which has no alias to the array with the initial value.
 
-The right answer: the author means 10 plus the sum of `a`. The output's memory is never written before the kernel adds to it,
-so `b` is arbitrary. The cured twin passes the tens in, and aliases them to the output.
+The right answer: 10 + sum(x). The output is memory that nobody has set, and the kernel reads it in order to add: `total` is
+undefined. With an alias the kernel adds to the initial value.
 """
 
 import jax
@@ -17,38 +16,40 @@ from benchmark.report import Kind, Report, Wrong
 from ligerdiag import Arg, Case
 from ligerdiag.in_place import call_in_place
 
-SIZE = 128
+
+@triton.jit
+def sum_kernel(x_ptr, initial_ptr, total_ptr, SIZE: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * SIZE + tl.arange(0, SIZE))
+    tl.atomic_add(total_ptr, tl.sum(x))
 
 
 @triton.jit
-def accumulate_kernel(a_ptr, b_ptr):
-    tl.atomic_add(b_ptr, tl.load(a_ptr + tl.program_id(0)))
+def sum_in_place_kernel(x_ptr, total_ptr, spare_ptr, SIZE: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * SIZE + tl.arange(0, SIZE))
+    tl.atomic_add(total_ptr, tl.sum(x))
 
 
-@triton.jit
-def accumulate_into_kernel(a_ptr, b_ptr, spare_ptr):
-    tl.atomic_add(b_ptr, tl.load(a_ptr + tl.program_id(0)))
+def sum_unset(x):
+    out = jax.ShapeDtypeStruct((), "float32")
+    total = jax_triton.triton_call(  # at: call
+        x, jnp.full((), 10.0), kernel=sum_kernel, out_shape=out, grid=4, SIZE=x.size // 4
+    )
+    return {"total": total}
 
 
-def add_to_output(a):
-    b = jax.ShapeDtypeStruct((1,), a.dtype)
-    return {"b": jax_triton.triton_call(a, kernel=accumulate_kernel, out_shape=b, grid=SIZE)}
+def sum_set(x):
+    (total,) = call_in_place(x, jnp.full((), 10.0), written=1, kernel=sum_in_place_kernel, grid=4, SIZE=x.size // 4)
+    return {"total": total}
 
 
-def add_to_tens(a):
-    (b,) = call_in_place(a, jnp.full((1,), 10, a.dtype), written=1, kernel=accumulate_into_kernel, grid=SIZE)
-    return {"b": b}
-
-
-ARGS = (Arg(shape=(SIZE,), dtype="int32"),)
 REPORT = Report(
     link="https://github.com/NVIDIA/warp/issues/553",
     year=2025,
     versions="warp 1.6",
     kind=Kind.UNWRITTEN_READ,
-    reported="a kernel called from JAX ignores the value that its output was given before",
-    finds=Wrong(outputs=("b",)),
+    reported="the initial value of an output to which a kernel adds is ignored",
+    finds=Wrong(outputs=("total",), at=("call",)),
 )
-BAD = Case(name="warp_553", params=("bad",), function=add_to_output, args=ARGS)
-CURED = Case(name="warp_553", params=("cured",), function=add_to_tens, args=ARGS)
+BAD = Case(name="warp_553", params=("bad",), function=sum_unset, args=(Arg(shape=(1024,)),))
+CURED = Case(name="warp_553", params=("cured",), function=sum_set, args=(Arg(shape=(1024,)),))
 CASES = (BAD, CURED)

@@ -4,7 +4,8 @@ Structure: a total of zeros is an input of the kernel, which adds the sum of `x`
 of `x` that nobody needs. The total is returned after the call.
 
 The right answer: the program means the total after the call, 0 + sum(x). XLA knows of no write to the total, so it may
-return zeros, of another place than the ones the kernel got: the total is stale. The copy of `x` is right in any schedule.
+return zeros of another place, and `total` is stale; or it hands the kernel a constant, and then the next execution starts
+from the sum of the one before. Either way the fault is the call, whose write is not declared. The copy of `x` is right.
 """
 
 import jax
@@ -29,7 +30,7 @@ def sum_kernel(x_ptr, total_ptr, copy_ptr, spare_ptr, SIZE: tl.constexpr):
 
 def add_hidden(x):
     total = jnp.zeros(())
-    copy = jax_triton.triton_call(
+    copy = jax_triton.triton_call(  # at: call
         x, total, kernel=sum_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=1, SIZE=SIZE, spare_ptr=None
     )
     return {"copy": copy, "total": total}
@@ -47,7 +48,7 @@ REPORT = Report(
     versions="warp 1.7",
     kind=Kind.STALE,
     reported="under jit, the sum that a kernel adds to its input by atomics is missing",
-    finds=Wrong(outputs=("total",)),
+    finds=Wrong(outputs=("total",), at=("call",)),
 )
 BAD = Case(name="warp_745", params=("bad",), function=add_hidden, args=(Arg(shape=(SIZE,)),))
 CURED = Case(name="warp_745", params=("cured",), function=add_declared, args=(Arg(shape=(SIZE,)),))

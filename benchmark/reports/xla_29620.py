@@ -39,7 +39,6 @@ REPORT = Report(
     kind=Kind.MEMORY_DRIFT,
     reported="a sum of gathered products stores its summands since an upgrade, and needs far more memory",
     finds=Wrong(at=("phase", "sum")),
-    budget=460 * 1024,
 )
 BAD = Case(name="xla_29620", params=("bad",), function=contract, args=ARGS)
 CURED = Case(name="xla_29620", params=("cured",), function=contract_looped, args=ARGS)

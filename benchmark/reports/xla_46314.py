@@ -46,7 +46,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a branch that forwards its operands is copied for unless it is the first branch of the conditional",
     finds=Wrong(at=("conditional",)),
-    toolchain="jax-0.11.0",
+    toolchain="0.10",
 )
 BAD = Case(name="xla_46314", params=("bad",), function=choose, args=ARGS)
 CURED = Case(name="xla_46314", params=("cured",), function=choose_reordered, args=ARGS)
