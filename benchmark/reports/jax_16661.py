@@ -26,7 +26,7 @@ def write(count, levels):
 def run(levels, marks):
     def body(carry):
         count, levels, marks = carry
-        save, index, levels = jax.lax.cond(count < 200, leave, write, count, levels)  # at: conditional
+        save, index, levels = jax.lax.cond(count >= 200, write, leave, count, levels)  # at: conditional
         value = jnp.where(save, 1.0 * count, marks[index])
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, value, index, axis=0)
 

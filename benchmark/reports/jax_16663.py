@@ -20,7 +20,7 @@ def run(levels, marks):
         count, levels, marks = carry
         leave = lambda count, levels: (True, count, levels)  # noqa: E731
         write = lambda count, levels: (True, count, levels.at[0].set(0.0))  # noqa: E731
-        save, index, levels = jax.lax.cond(count % 3 == 0, leave, write, count, levels)  # at: conditional
+        save, index, levels = jax.lax.cond(count % 3 != 0, write, leave, count, levels)  # at: conditional
         value = jnp.where(save, 1.0 * count, marks[index])
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, value, index, axis=0)
 

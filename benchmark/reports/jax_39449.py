@@ -1,8 +1,8 @@
 """A conditional that either writes one row of a donated array or does nothing copies the whole array.
 
 Structure: `lax.cond` with a branch that sets a row and a branch that returns the array, under `jit` with the array donated.
-Which position of the empty branch costs the copy depends on the version; here the empty branch is the second one that XLA
-gets (`true_fun`), which copies in jaxlib 0.8.2 to 0.11.0.
+Which position of the empty branch costs the copy depends on the version; here the empty branch is the last one, as in the
+report's `cond_noop_last`, which copies in jaxlib 0.7.2 to 0.11.0.
 
 The right answer: both branches can leave their result in the bytes of the argument, so no byte but those of the row has to
 move. Any copy of the whole array, 128 KiB, is superfluous; the conditional is the line that causes it. `lax.switch` with
@@ -16,11 +16,11 @@ from ligerdiag import Arg, Case
 
 
 def write_unless(p, x):
-    return {"x": jax.lax.cond(p, lambda x: x, lambda x: x.at[0].set(1.0), x)}  # at: conditional
+    return {"x": jax.lax.cond(p, lambda x: x.at[0].set(1.0), lambda x: x, x)}  # at: conditional
 
 
 def write_by_switch(p, x):
-    return {"x": jax.lax.switch(1 - p.astype("int32"), [lambda x: x, lambda x: x.at[0].set(1.0)], x)}
+    return {"x": jax.lax.switch(p.astype("int32"), [lambda x: x, lambda x: x.at[0].set(1.0)], x)}
 
 
 ARGS = (Arg(shape=(), dtype="bool"), Arg(shape=(256, 128), donate=True))

@@ -18,7 +18,7 @@ def fill(state, rows, flags):
     def body(state, item):
         number, row, flag = item
         put = lambda state: state.at[number].set(row)  # noqa: E731
-        return jax.lax.cond(flag, lambda state: state, put, state), None  # at: conditional
+        return jax.lax.cond(flag, put, lambda state: state, state), None  # at: conditional
 
     return {"state": jax.lax.scan(body, state, (jnp.arange(16), rows, flags))[0]}  # at: loop
 
@@ -26,7 +26,7 @@ def fill(state, rows, flags):
 def fill_selected(state, rows, flags):
     def body(state, item):
         number, row, flag = item
-        return state.at[number].set(jnp.where(flag, state[number], row)), None
+        return state.at[number].set(jnp.where(flag, row, state[number])), None
 
     return {"state": jax.lax.scan(body, state, (jnp.arange(16), rows, flags))[0]}
 
