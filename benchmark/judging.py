@@ -22,7 +22,7 @@ RULES: Mapping[Kind, tuple[str, ...]] = {
     Kind.MOVED_BY_JAX: ("LD007", "LD016", "LD023"),
     Kind.SHARED_BYTES: ("LD011", "LD018", "LD021", "LD022", "LD024", "LD026"),
     Kind.UNWRITTEN_READ: ("LD013", "LD016", "LD025"),
-    Kind.LOST_UPDATE: ("LD008", "LD016", "LD017", "LD019", "LD022", "LD026"),
+    Kind.LOST_UPDATE: ("LD008", "LD011", "LD016", "LD017", "LD019", "LD022", "LD026"),
     Kind.REPEATED_UPDATE: ("LD008", "LD010", "LD016", "LD017"),
     Kind.WRONG_DECLARATION: ("LD006", "LD009", "LD018"),
     Kind.OUT_OF_BOUNDS: ("LD020",),

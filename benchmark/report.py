@@ -59,6 +59,8 @@ class Kind(StrEnum):
     """Two operations that nothing orders run at once on the same bytes."""
     MISCOMPILE = "miscompile"
     """The compiler computes other numbers, with no write in place involved."""
+    NO_COMPILE = "does not compile"
+    """The program is refused for its GPU, which its author learned on the GPU."""
     OUT_OF_REACH = "out of reach"
     """The mistake is in a runtime, a driver, an allocator or the host; `Report.unreachable` says why no program shows it."""
 
@@ -88,6 +90,8 @@ class Report:
     reported: str
     """What was reported, in one sentence of our own."""
     finds: Wrong = Wrong()
+    toolchain: str = ""
+    """Name of the toolchain whose compilers make the mistake, if those of the default one do not any more."""
     unreachable: str = ""
     """Why no program of ours can show the mistake; empty if one does."""
     missed: str = ""

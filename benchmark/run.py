@@ -30,6 +30,7 @@ from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.run_options import CheckOptions, InspectOptions
+from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 _GROUP = 12
 """Reports whose programs are compiled together."""
@@ -87,8 +88,10 @@ def _list_witnesses(row: Row) -> str:
 
 
 def _judge_group(group: Sequence[Entry], options: argparse.Namespace) -> Iterator[Row]:
-    files = [str(one.file) for one in group if isinstance(one.bad, Case)]
-    reports = {report.id: report for report in _check(files, options)} if files else {}
+    reports: dict[str, CaseReport] = {}
+    for toolchain in sorted({one.report.toolchain for one in group}):
+        files = [str(one.file) for one in group if isinstance(one.bad, Case) and one.report.toolchain == toolchain]
+        reports |= {report.id: report for report in _check(files, options, toolchain)} if files else {}
     others = {} if options.no_others else ask_other_tools(group, reports, torch=options.torch)
     for entry in group:
         row = Row(name=entry.name, digest=compute_digest(entry), others=others.get(entry.name, {}))
@@ -118,26 +121,29 @@ def _fill(row: Row, entry: Entry, bad: CaseReport | None, cured: CaseReport | No
 _NO_REPORT = CaseReport(id="", target="", toolchain="", status=Status.ERROR)
 
 
-def _make_check_options(selectors: Sequence[str], options: argparse.Namespace) -> CheckOptions:
+def _make_check_options(selectors: Sequence[str], options: argparse.Namespace, toolchain: str) -> CheckOptions:
     return CheckOptions(
-        selectors=tuple(selectors), jobs=options.jobs, cache_directory=options.cache_dir, orders=_ORDERS
+        selectors=tuple(selectors),
+        jobs=options.jobs,
+        cache_directory=options.cache_dir,
+        orders=_ORDERS,
+        toolchain=toolchain or DEFAULT,
     )
 
 
-def _check(files: Sequence[str], options: argparse.Namespace) -> tuple[CaseReport, ...]:
-    return check(_make_check_options(files, options)).cases
+def _check(files: Sequence[str], options: argparse.Namespace, toolchain: str) -> tuple[CaseReport, ...]:
+    return check(_make_check_options(files, options, toolchain)).cases
 
 
 def _check_against(entry: Entry, old: Case, new: Case, options: argparse.Namespace) -> CaseReport | None:
     """Returns the report on the case `new` against a baseline of the case `old` under the name of `new`."""
-    selector = f"{entry.file}::{old.id.replace('[', '[[]')}"
-    chosen = replace(_make_check_options([selector], options), record=True)
+    toolchain = entry.report.toolchain
+    chosen = replace(_make_check_options([f"{entry.file}::{old.id}"], options, toolchain), record=True)
     with tempfile.TemporaryDirectory() as scratch:
         baseline = Path(scratch) / "baseline.json"
         recorded = render_record(check(chosen), chosen, baseline)
         baseline.write_text(recorded.replace(f'"{old.id}"', f'"{new.id}"'))
-        selector = f"{entry.file}::{new.id.replace('[', '[[]')}"
-        later = replace(_make_check_options([selector], options), baseline=baseline)
+        later = replace(_make_check_options([f"{entry.file}::{new.id}"], options, toolchain), baseline=baseline)
         return next(iter(check(later).cases), None)
 
 
