@@ -60,7 +60,7 @@ def stored(x, weights):
     return run_layers(scale_rows, x, weights)
 
 
-ARGS = (Arg(shape=(ROWS, COLUMNS)), Arg(shape=(3, COLUMNS, COLUMNS)))
+ARGS = (Arg(shape=(ROWS, COLUMNS), donate=True), Arg(shape=(3, COLUMNS, COLUMNS)))
 REPORT = Report(
     link="https://github.com/marin-community/marin/issues/8822",
     year=2026,

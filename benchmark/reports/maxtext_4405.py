@@ -39,7 +39,7 @@ REPORT = Report(
     link="https://github.com/AI-Hypercomputer/maxtext/pull/4405",
     year=2026,
     versions="MaxText of July 2026, TPU",
-    kind=Kind.SILENT_COPY,
+    kind=Kind.MEMORY_DRIFT,
     reported="a scan that returns unchanged parameters allocates all of them a second time",
     finds=Wrong(at=("body", "scan")),
 )
