@@ -3,8 +3,9 @@
 Structure: the body returns the state of its layer, counters and weights, as a framework does that treats both alike; the
 caller takes the stacked state as the new one.
 
-The right answer: only the counters change. Returning the weights costs a second set of them, 192 KiB, that is copied from
-the first: the scan, or the body's return, is the line. The cured twin returns the counters alone.
+The right answer: only the counters change. Returning the weights costs a second set of them, 192 KiB more than without: the
+scan, or the body's return, is the line. The cured twin, as before the change that brought the mistake, returns the counters
+alone.
 """
 
 import jax
