@@ -30,6 +30,7 @@ RULES: Mapping[Kind, tuple[str, ...]] = {
     Kind.VOID_DONATION: ("LD027", "LD028"),
     Kind.MEMORY_DRIFT: ("LD033", "LD034"),
     Kind.OVERLAP: ("LD003", "LD005"),
+    Kind.NO_COMPILE: (),
     Kind.MISCOMPILE: ("LD016", "LD021", "LD022", "LD024"),
     Kind.OUT_OF_REACH: (),
 }
@@ -99,6 +100,8 @@ def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
     if missing := set(entry.report.finds.outputs) - set(report.outputs or entry.report.finds.outputs):
         raise ValueError(f"Expected outputs of {report.id} in Report.finds but got `{missing.pop()}`")
     if report.status in (Status.ERROR, Status.NOT_CHECKED):
+        if entry.report.kind is Kind.NO_COMPILE and "does not compile" in report.error:
+            return describe(report, {Witness.STATIC: Outcome.FOUND})
         return describe(report, dict.fromkeys((Witness.STATIC, Witness.REPLAY, Witness.MEMORY), Outcome.UNKNOWN))
     wanted = entry.report.finds.outputs
     rules = {rule for kind in entry.report.kinds for rule in RULES[kind]}

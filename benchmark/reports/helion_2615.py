@@ -30,7 +30,7 @@ def sum_kernel(x_ptr, sums_ptr, spare_ptr, COLUMNS: tl.constexpr, BLOCK: tl.cons
 
 def add(x, atomic):
     keywords = {"grid": ROWS // BLOCK, "COLUMNS": COLUMNS, "BLOCK": BLOCK, "ATOMIC": atomic}
-    (sums,) = call_in_place(x, jnp.zeros(COLUMNS), written=1, kernel=sum_kernel, **keywords)
+    (sums,) = call_in_place(x, jnp.zeros(COLUMNS), written=1, kernel=sum_kernel, **keywords)  # at: call
     return {"sums": sums}
 
 
@@ -48,7 +48,7 @@ REPORT = Report(
     versions="helion of June 2026",
     kind=Kind.LOST_UPDATE,
     reported="programs that add to one place by load and store lose updates",
-    finds=Wrong(outputs=("sums",)),
+    finds=Wrong(outputs=("sums",), at=("call",)),
 )
 BAD = Case(name="helion_2615", params=("bad",), function=add_by_store, args=(Arg(shape=(ROWS, COLUMNS)),))
 CURED = Case(name="helion_2615", params=("cured",), function=add_by_atomics, args=(Arg(shape=(ROWS, COLUMNS)),))

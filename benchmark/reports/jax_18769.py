@@ -1,12 +1,13 @@
 """An optimizer that accumulates gradients over several steps needs twice the memory, because of a conditional.
 
-Structure: a conditional chooses between a step in between, which adds the gradient to an accumulator and returns weights and
-momentum unchanged, and a final step, which computes the new momentum and weights from the clipped accumulator and clears it. The
-three arrays are donated.
+Structure: a conditional chooses between a step in between, which adds the gradient to an accumulator and returns
+weights and momentum unchanged, and a final step, which computes the new momentum and weights from the clipped
+accumulator and clears it. The three arrays are donated.
 
-The right answer: in either branch each array is computed elementwise from arrays at the same places, or not at all, so all
-three can stay in their bytes. A copy of any of them (128 KiB each) in a branch, or bytes for a second set of the branches'
-results, is superfluous; the conditional is to blame. The cured twin selects by factors instead of branches.
+The right answer: in either branch each array is computed elementwise from arrays at the same places, or not at all,
+so all three can stay in their bytes. A copy of any of them (128 KiB each) in a branch, or bytes for a second set of
+the branches' results, is superfluous; the conditional is to blame. The cured twin selects by factors instead of
+branches.
 """
 
 import jax
@@ -48,7 +49,7 @@ REPORT = Report(
     kind=Kind.SILENT_COPY,
     reported="a conditional around an optimizer's step doubles the memory of the optimizer's state",
     finds=Wrong(at=("conditional",)),
-    toolchain="0.10",
+    toolchain="jax-0.5.3",
 )
 BAD = Case(name="jax_18769", params=("bad",), function=update, args=ARGS)
 CURED = Case(name="jax_18769", params=("cured",), function=update_by_factors, args=ARGS)

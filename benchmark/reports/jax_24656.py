@@ -1,11 +1,11 @@
 """A Pallas kernel adds into one of its input references, and the caller looks at that input afterwards.
 
-Structure: the kernel stores `x + y` through the reference of `y`; its only declared output is never stored. The program reads
-`y` after the call.
+Structure: the kernel stores `x + y` through the reference of `y`; its only declared output is never stored. The
+program reads `y` after the call.
 
-The right answer: the author means `y` to hold `x + y` after the call, so `twice` should be `2 * (x + y)`. XLA knows of no
-write to `y`, so it may read it before the call, or from elsewhere: `twice` is stale, or right by luck only. The declared
-output holds arbitrary bytes, because the kernel never stores it. The cured twin aliases the output to `y`.
+The right answer: the author means `y` to hold `x + y` after the call, so `twice` should be `2 * (x + y)`. XLA knows
+of no write to `y`, so it may read it before the call, or from elsewhere: `twice` is stale, or right by luck only. The
+declared output holds arbitrary bytes, because the kernel never stores it. The cured twin aliases the output to `y`.
 """
 
 import jax

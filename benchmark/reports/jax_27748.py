@@ -4,8 +4,8 @@ Structure: 64 steps of an elementwise recurrence, as 8 blocks of 8; the step and
 gradient of the whole is taken.
 
 The right answer: the derivative needs the state at the start of each block, and of each step of one block: 16 states of
-32 KiB, and some for the step itself. 24 states, 768 KiB, are enough; 64 saved states would be 2 MiB. The line of the
-recurrence is to blame if more is alive. The cured twin computes the same by a scan over blocks.
+32 KiB, and some for the step itself. 64 saved states, 2 MiB, are too many; the lines of the recurrence are to blame. The
+cured twin computes the same by a scan over blocks.
 """
 
 import jax

@@ -1,11 +1,11 @@
 """The caches of all layers in one array: each layer takes its own out, and at the end all are stacked again.
 
-Structure: a donated cache of shape (layers, positions, width). Each layer takes its cache, writes one row, and attends to
-it; the new cache is the stack of the layers' caches.
+Structure: a donated cache of shape (layers, positions, width). Each layer takes its cache, writes one row, and
+attends to it; the new cache is the stack of the layers' caches.
 
-The right answer: three rows of 512 bytes have to be written; the stack moves all layers' caches, 384 KiB, unless the compiler
-sees through it. Whatever copies a layer's cache or the whole, at the slice, the update or the stack, is what the report is
-about. The cured twin keeps a list of caches.
+The right answer: three rows of 512 bytes have to be written; the stack moves all layers' caches, 384 KiB, unless the
+compiler sees through it. Whatever copies a layer's cache or the whole, at the slice, the update or the stack, is what
+the report is about. The cured twin keeps a list of caches.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""Kernels whose outputs are aliased to zeros, in a loop over layers: XLA makes the zeros once, and copies them in each layer.
+"""Kernels whose outputs alias zeros, in a loop over layers: XLA makes the zeros once, and copies them in each layer.
 
 Structure: the body of a scan over layers calls two kernels; each accumulates into an operand of zeros that its output
 aliases. The zeros do not depend on the layer, so they leave the loop, and the two are equal, so they become one.
@@ -35,9 +35,9 @@ def scale_rows_kernel(x_ptr, out_ptr, SCALE: tl.constexpr, COLUMNS: tl.constexpr
 
 def add_onto_zeros(x, scale):
     zeros = jnp.zeros(x.shape, x.dtype)  # at: zeros
-    return call_in_place(x, zeros, written=1, kernel=add_rows_kernel, grid=ROWS, SCALE=scale, COLUMNS=COLUMNS)[
-        0
-    ]  # at: call
+    keywords = {"kernel": add_rows_kernel, "grid": ROWS, "SCALE": scale, "COLUMNS": COLUMNS}
+    (filled,) = call_in_place(x, zeros, written=1, **keywords)  # at: call
+    return filled
 
 
 def scale_rows(x, scale):
@@ -60,7 +60,7 @@ def stored(x, weights):
     return run_layers(scale_rows, x, weights)
 
 
-ARGS = (Arg(shape=(ROWS, COLUMNS)), Arg(shape=(3, COLUMNS, COLUMNS)))
+ARGS = (Arg(shape=(ROWS, COLUMNS), donate=True), Arg(shape=(3, COLUMNS, COLUMNS)))
 REPORT = Report(
     link="https://github.com/marin-community/marin/issues/8822",
     year=2026,

@@ -19,7 +19,7 @@ def corrected(decay, count):
     return decay * (1.0 - power / decay) / (1.0 - power)
 
 
-def update(weights, mean, square, gradient, count):
+def update(mean, square, weights, gradient, count):
     first, second = corrected(0.9, count), corrected(0.999, count)
     mean = first * mean + (1.0 - first) * gradient  # at: mean
     square = second * square + (1.0 - second) * gradient**2  # at: square
@@ -27,15 +27,15 @@ def update(weights, mean, square, gradient, count):
     return {"mean": mean, "square": square, "weights": weights}
 
 
-def update_cast(weights, mean, square, gradient, count):
-    new = update(weights, mean, square, gradient, count)
+def update_cast(mean, square, weights, gradient, count):
+    new = update(mean, square, weights, gradient, count)
     return {**new, "mean": new["mean"].astype(mean.dtype), "square": new["square"].astype(square.dtype)}
 
 
 STATE = Arg(shape=(256, 128), dtype="bfloat16", donate=True)
 SQUARE = Arg(shape=(256, 128), dtype="bfloat16", donate=True, draw=Draw(kind="squares"))
 COUNT = Arg(shape=(), dtype="int32", draw=Draw(kind="randint", low=2, high=9))
-ARGS = (STATE, STATE, SQUARE, Arg(shape=(256, 128), dtype="bfloat16"), COUNT)
+ARGS = (STATE, SQUARE, STATE, Arg(shape=(256, 128), dtype="bfloat16"), COUNT)
 REPORT = Report(
     link="https://github.com/AI-Hypercomputer/maxtext/pull/495",
     year=2024,

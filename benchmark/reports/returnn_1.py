@@ -24,17 +24,17 @@ def tanh_kernel(x_ref, out_ref):
 
 
 def run(through_ref, x, weights):
-    @jax.custom_vjp
-    def layer(x):
-        params = pallas_triton.CompilerParams(num_warps=1)
-        out = pl.pallas_call(tanh_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=params)(x)
+    def attend(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        out = pl.pallas_call(tanh_kernel, out_shape=shape, compiler_params=pallas_triton.CompilerParams(num_warps=1))(x)
         if not through_ref:
             return out
         cell = jax.new_ref(jnp.zeros((SIZE,)))
         cell[...] = out
-        return jax.freeze(cell)
+        return cell[...]
 
-    layer.defvjp(lambda x: (layer(x), x), lambda x, cotangent: (cotangent * (1.0 - jnp.tanh(x) ** 2),))
+    layer = jax.custom_vjp(attend)
+    layer.defvjp(lambda x: (attend(x), x), lambda x, cotangent: (cotangent * (1.0 - jnp.tanh(x) ** 2),))
 
     def forward(weights):
         out, _ = jax.lax.scan(lambda x, w: (x + layer(x * w), None), x, weights)

@@ -1,10 +1,10 @@
 """The first product of an autotuned kernel is unpredictable, the second one right: it adds to what its own trials left.
 
-Structure: two equal configurations, and a kernel that adds its part of the product to the output by atomic operations. The
-launcher tries both configurations on the same buffers before the launch that counts.
+Structure: two equal configurations, and a kernel that adds its part of the product to the output by atomic
+operations. The launcher tries both configurations on the same buffers before the launch that counts.
 
-The right answer: `x @ w`. The output is not cleared, and if it were, the trials of the first call would add to it, too: `out`
-is arbitrary. The cured twin has one configuration, and the launcher clears the output.
+The right answer: `x @ w`. The output is not cleared, and if it were, the trials of the first call would add to it,
+too: `out` is arbitrary. The cured twin has one configuration, and the launcher clears the output.
 """
 
 import jax

@@ -31,7 +31,9 @@ def scatter_atomic_kernel(index_ptr, values_ptr, out_ptr, spare_ptr, BLOCK: tl.c
 
 
 def scatter(kernel, out, index, values):
-    (out,) = call_in_place(index, values, 2.0 * out, written=2, kernel=kernel, grid=SIZE // BLOCK, BLOCK=BLOCK)
+    (out,) = call_in_place(
+        index, values, 2.0 * out, written=2, kernel=kernel, grid=SIZE // BLOCK, BLOCK=BLOCK
+    )  # at: call
     return {"out": out}
 
 
@@ -55,7 +57,7 @@ REPORT = Report(
     versions="triton 2.0",
     kind=Kind.LOST_UPDATE,
     reported="scattered additions with repeated indices are wrong",
-    finds=Wrong(outputs=("out",)),
+    finds=Wrong(outputs=("out",), at=("call",)),
 )
 BAD = Case(name="triton_558", params=("bad",), function=add_by_store, args=ARGS)
 CURED = Case(name="triton_558", params=("cured",), function=add_by_atomics, args=ARGS, reference=reference)

@@ -35,7 +35,7 @@ REPORT = Report(
     year=2026,
     versions="tt-xla, vLLM plugin",
     kind=Kind.SILENT_COPY,
-    reported="decoding gets slower with the size of the cache, because keys and values in one array are sliced and put together",
+    reported="decoding slows down with the size of the cache: keys and values in one array are sliced and put together",
     finds=Wrong(at=("halves", "keys", "values", "stack")),
 )
 BAD = Case(name="ttxla_4197", params=("bad",), function=decode, args=(Arg(shape=(2, 256, 128), donate=True), *REST))

@@ -16,10 +16,10 @@ from ligerdiag import Arg, Case, Draw
 def decode(caches, position, x):
     new = []
     for keys, values in caches:
-        keys = keys.at[position].set(x)  # at: keys
-        values = values.at[position].set(2.0 * x)  # at: values
-        x = jax.nn.softmax(keys @ x) @ values
-        new.append((keys, values))
+        all_keys = keys.at[position].set(x)  # at: keys
+        all_values = values.at[position].set(2.0 * x)  # at: values
+        x = jax.nn.softmax(all_keys @ x) @ all_values
+        new.append((all_keys, all_values))
     return {"caches": new, "x": x}
 
 

@@ -4,8 +4,8 @@ Structure: rows of three arrays are gathered by two index arrays, multiplied wit
 first axis.
 
 The right answer: each element of the result needs single elements of the arguments, so one fusion computes the sum without
-any temporary. Arguments are 3 x 128 KiB and the result 8 KiB: more than 460 KiB means that the summands (256 KiB) are
-stored, and the line of the sum is to blame. The cured twin adds one summand after the other in a loop.
+any temporary. If the summands, 1 MiB, are stored first, the program needs that much more than the same sum in a loop, which
+is the cured twin; the line of the sum, or of the phase in it, is to blame.
 """
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from benchmark.report import Kind, Report, Wrong
 from ligerdiag import Arg, Case, Draw
 
-L, M, N, K = 32, 32, 32, 32
+L, M, N, K = 128, 32, 32, 32
 
 
 def contract(a, b, c, first, second):

@@ -1,15 +1,12 @@
-"""A fusion that shifts an array by one row works in place, and copies forward over its own input.
-
-The right answer: the old rows, shifted. On a GPU the program is right.
-"""
+"""A fusion that updates in place reads its own output, if the update is a shifted slice of the operand."""
 
 from benchmark.report import Kind, Report
 
 REPORT = Report(
     link="https://github.com/openxla/xla/issues/49176",
     year=2026,
-    versions="jax 0.11, CPU",
-    kind=Kind.OUT_OF_REACH,
-    reported="an in-place update on a CPU reads elements that it has already overwritten",
-    unreachable="only XLA:CPU fuses the read into the update; ligerdiag compiles for GPUs",
+    versions="XLA of September 2026, CPU",
+    kind=Kind.MISCOMPILE,
+    reported="an update by a shifted slice of the same array is wrong on the CPU",
+    unreachable="XLA:CPU makes the fusion; compiled for a GPU, says the report, the program is right",
 )
