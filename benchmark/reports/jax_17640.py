@@ -27,24 +27,24 @@ def insert(state, item):
 def train(values, state, rows, columns):
     def compute_loss(values):
         final, _ = jax.lax.scan(insert, state, (rows, columns, values))  # at: scan
-        return (final**2).sum()
+        return (final**2).sum(), final
 
-    loss, gradient = jax.value_and_grad(compute_loss)(values)
-    return {"gradient": gradient, "loss": loss}
+    (loss, final), gradient = jax.value_and_grad(compute_loss, has_aux=True)(values)
+    return {"gradient": gradient, "loss": loss, "state": final}
 
 
 def train_row(values, state, rows, columns):
     def compute_loss(values):
         final = state.at[rows, columns].add(values)
-        return (final**2).sum()
+        return (final**2).sum(), final
 
-    loss, gradient = jax.value_and_grad(compute_loss)(values)
-    return {"gradient": gradient, "loss": loss}
+    (loss, final), gradient = jax.value_and_grad(compute_loss, has_aux=True)(values)
+    return {"gradient": gradient, "loss": loss, "state": final}
 
 
 ARGS = (
     Arg(shape=(STEPS,)),
-    Arg(shape=(ROWS, COLUMNS), donate=False),
+    Arg(shape=(ROWS, COLUMNS), donate=True),
     Arg(shape=(STEPS,), dtype="int32", draw=Draw(kind="randint", low=0, high=ROWS)),
     Arg(shape=(STEPS,), dtype="int32", draw=Draw(kind="randint", low=0, high=COLUMNS - SHIFTED - 1)),
 )
