@@ -97,6 +97,8 @@ class Judgement:
 
 def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
     """Returns what each witness says of the bad program."""
+    if missing := set(entry.report.finds.outputs) - set(report.outputs or entry.report.finds.outputs):
+        raise ValueError(f"Expected outputs of {report.id} in Report.finds but got `{missing.pop()}`")
     if report.status in (Status.ERROR, Status.NOT_CHECKED):
         if entry.report.kind is Kind.NO_COMPILE and "does not compile" in report.error:
             return describe(report, {Witness.STATIC: Outcome.FOUND})

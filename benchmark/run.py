@@ -149,10 +149,11 @@ def _check_against(entry: Entry, old: Case, new: Case, options: argparse.Namespa
 
 def _inspect(path: Path, options: argparse.Namespace) -> CaseReport | None:
     try:
-        cases = inspect(InspectOptions(paths=(path,), cache_directory=options.cache_dir)).cases
+        report = inspect(InspectOptions(paths=(path,), cache_directory=options.cache_dir))
     except LigerdiagError as error:
         return replace(_NO_REPORT, id=path.name, error=str(error))
-    return next(iter(cases), replace(_NO_REPORT, id=path.name, status=Status.NOTHING))
+    nothing = replace(_NO_REPORT, id=path.name, status=Status.INCONCLUSIVE, error="; ".join(report.notes))
+    return next(iter(report.cases), nothing)
 
 
 def _compare_renamed(options: argparse.Namespace, chosen: Sequence[str]) -> int:

@@ -1,10 +1,10 @@
 """A routine gets one array twice, to read and to overwrite, and the update is lost.
 
-Structure: direction = residual + factor * direction, by a kernel that gets `direction` as two operands and writes through
-the second one. The next step uses the direction.
+Structure: direction = residual + factor * direction, by a kernel that gets `direction` as two operands and writes
+through the second one. The next step uses the direction.
 
-The right answer: `step` means the direction after the kernel. XLA knows of no write, so nothing forces the product behind
-the kernel: `step` is stale, or right by luck.
+The right answer: `step` means the direction after the kernel. XLA knows of no write, so nothing forces the product
+behind the kernel: `step` is stale, or right by luck.
 """
 
 import jax

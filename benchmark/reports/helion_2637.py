@@ -2,8 +2,9 @@
 
 Structure: four programs share the whole output; each copies the input into it and then adds its part.
 
-The right answer: the input plus all four parts. Each program's copy may come after another's addition, so parts are lost, and
-which ones depends on the order: `total` is wrong in any order but none, as one program's copy always erases another's part.
+The right answer: the input plus all four parts. Each program's copy may come after another's addition, so parts are
+lost, and which ones depends on the order: `total` is wrong in any order but none, as one program's copy always erases
+another's part.
 """
 
 import jax

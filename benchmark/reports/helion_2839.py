@@ -1,9 +1,10 @@
 """A kernel that updates pages of a cache in place leaves garbage in the pages that it does not touch.
 
-Structure: the launcher gives the kernel an output without an alias to the cache, and the kernel stores two of eight rows.
+Structure: the launcher gives the kernel an output without an alias to the cache, and the kernel stores two of eight
+rows.
 
-The right answer: the six other rows are those of the old cache. Without an alias they are never written: `cache` is undefined
-there. With the alias the output takes the bytes of the cache, and they stay.
+The right answer: the six other rows are those of the old cache. Without an alias they are never written: `cache` is
+undefined there. With the alias the output takes the bytes of the cache, and they stay.
 """
 
 import jax

@@ -2,8 +2,8 @@
 
 Structure: the kernel has an output that the program drops, and an operand that it overwrites, in the body of a scan.
 
-The right answer: each iteration means to scale the state. JAX's dead code elimination removes the call with its unused result,
-so `state` is the initial one plus the increments, without a factor.
+The right answer: each iteration means to scale the state. JAX's dead code elimination removes the call with its unused
+result, so `state` is the initial one plus the increments, without a factor.
 """
 
 import jax

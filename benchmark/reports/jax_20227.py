@@ -2,8 +2,8 @@
 
 Structure: a kernel multiplies a range of `x` by `y` and stores that range only; the output has no alias.
 
-The right answer: x outside of the range. The output is new memory, in which elements 0 and 3 are never written: `product` is
-undefined there.
+The right answer: x outside of the range. The output is new memory, in which elements 0 and 3 are never written:
+`product` is undefined there.
 """
 
 import jax

@@ -2,8 +2,10 @@
 
 Structure: an autotuned kernel adds to an aliased operand.
 
-The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses one,
-and restores nothing, so the first execution in a process applies the update once for each trial, and once more. jaxlib restores an alias by its number among all buffers; a call with an output before the aliased one gives another number.
+The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses
+one, and restores nothing, so the first execution in a process applies the update once for each trial, and once more.
+jaxlib restores an alias by its number among all buffers; a call with an output before the aliased one gives another
+number.
 """
 
 import jax
@@ -16,7 +18,7 @@ from ligerdiag.in_place import call_in_place
 
 
 @triton.jit
-def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr = 256):
+def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)
     state, update = tl.load(state_ptr + at), tl.load(update_ptr + at)
@@ -37,6 +39,7 @@ def apply_tuned(state, update):
         kernel=tuned_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 
@@ -50,6 +53,7 @@ def apply_once(state, update):
         kernel=update_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 

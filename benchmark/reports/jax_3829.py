@@ -2,8 +2,8 @@
 
 Structure: a kernel without outputs is called for its effect alone; the array that it changes is used afterwards.
 
-The right answer: `step` means 0.1 times the scaled gradient. JAX removes an operation none of whose results is used, so no
-kernel is in the program, and the factor is missing from `step` in any schedule.
+The right answer: `step` means 0.1 times the scaled gradient. JAX removes an operation none of whose results is used, so
+no kernel is in the program, and the factor is missing from `step` in any schedule.
 """
 
 import jax

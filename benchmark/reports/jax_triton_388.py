@@ -1,9 +1,10 @@
 """An aliased operand that `zeroed_outputs` used to set to zero keeps its contents since an upgrade.
 
-Structure: a workspace with old contents is aliased to the output to which the kernel adds by atomics; nobody sets it to zero.
+Structure: a workspace with old contents is aliased to the output to which the kernel adds by atomics; nobody sets it to
+zero.
 
-The right answer: the sums of this call alone, as in the version before. The kernel adds to what the workspace held: `sums` is too
-large by the old contents in any schedule.
+The right answer: the sums of this call alone, as in the version before. The kernel adds to what the workspace held:
+`sums` is too large by the old contents in any schedule.
 """
 
 import jax.numpy as jnp

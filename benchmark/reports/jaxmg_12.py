@@ -3,9 +3,9 @@
 Structure: an argument of the jitted function, not donated, goes straight to a call that works in place; the solution is
 another, declared output.
 
-The right answer: a JAX array never changes, so after the call the caller's matrix must be what it was. The call overwrites
-the parameter's own bytes, since XLA makes no copy for an operand that is only read: the caller's array is clobbered. All
-outputs of the program itself are right.
+The right answer: a JAX array never changes, so after the call the caller's matrix must be what it was. The call
+overwrites the parameter's own bytes, since XLA makes no copy for an operand that is only read: the caller's array is
+clobbered. All outputs of the program itself are right.
 """
 
 import jax

@@ -3,9 +3,10 @@
 Structure: probabilities = exp(x) feed a loss kernel that overwrites them with its own gradient, to be handed out in the
 backward pass. The derivative of exp is its result, so autodiff has saved the very array that the kernel overwrites.
 
-The right answer: dx = (contents after the kernel) * exp(x). The factor exp(x) means the contents before the kernel, and both
-are one array: whichever version the schedule delivers to both reads, one of them is wrong, so `gradient` is clobbered or
-stale in any schedule that keeps one buffer, and right only where XLA computes exp(x) again. The loss is right.
+The right answer: dx = (contents after the kernel) * exp(x). The factor exp(x) means the contents before the kernel, and
+both are one array: whichever version the schedule delivers to both reads, one of them is wrong, so `gradient` is
+clobbered or stale in any schedule that keeps one buffer, and right only where XLA computes exp(x) again. The loss is
+right.
 """
 
 import jax

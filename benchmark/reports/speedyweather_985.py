@@ -1,11 +1,11 @@
 """Calls that work on views of one parent array are declared to have no effects; a model step ends in NaN.
 
-Structure: a state of two layers; a kernel updates each layer in place, and neither call declares a write. The tendencies are
-computed from the state afterwards.
+Structure: a state of two layers; a kernel updates each layer in place, and neither call declares a write. The
+tendencies are computed from the state afterwards.
 
-The right answer: each layer means its contents after its call. In JAX a slice is an array of its own, so each call may get a
-copy or the parent's bytes, and the sums after it may be computed from the parent as it was: `upper` and `lower` are stale.
-The total of the whole state is meant before the calls, and right.
+The right answer: each layer means its contents after its call. In JAX a slice is an array of its own, so each call may
+get a copy or the parent's bytes, and the sums after it may be computed from the parent as it was: `upper` and `lower`
+are stale. The total of the whole state is meant before the calls, and right.
 """
 
 import jax

@@ -2,8 +2,9 @@
 
 Structure: a kernel gathers rows by an index; input and output have the same bytes.
 
-The right answer: row i is row places[i] of the input. Where input and output share bytes, a program may read a row that another
-has already overwritten: `rows` depends on the order of the programs, and is wrong for any permutation with a cycle.
+The right answer: row i is row places[i] of the input. Where input and output share bytes, a program may read a row that
+another has already overwritten: `rows` depends on the order of the programs, and is wrong for any permutation with a
+cycle.
 """
 
 import jax

@@ -1,9 +1,11 @@
-"""A sort of chunks is wrong now and then, because the launcher of autotuned kernels does not know which operands are aliased.
+"""A sort of chunks is wrong now and then, because the launcher of autotuned kernels does not know which operands are
+aliased.
 
 Structure: the call declares its alias to XLA, and the launcher that tries the configurations gets none.
 
-The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses one,
-and restores nothing, so the first execution in a process applies the update once for each trial, and once more. Here the launcher gets the alias with the number that XLA counts, which is another operand's.
+The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses
+one, and restores nothing, so the first execution in a process applies the update once for each trial, and once more.
+Here the launcher gets the alias with the number that XLA counts, which is another operand's.
 """
 
 import jax
@@ -16,7 +18,7 @@ from ligerdiag.in_place import call_in_place
 
 
 @triton.jit
-def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr = 256):
+def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)
     state, update = tl.load(state_ptr + at), tl.load(update_ptr + at)
@@ -37,6 +39,7 @@ def apply_tuned(state, update):
         kernel=tuned_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 
@@ -50,6 +53,7 @@ def apply_once(state, update):
         kernel=update_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 
@@ -59,7 +63,7 @@ REPORT = Report(
     year=2026,
     versions="jax 0.9.3, TransformerEngine 2.14",
     kind=Kind.REPEATED_UPDATE,
-    reported="aliases are declared to XLA and withheld from the launcher, whose trials then leave their traces in the buffers",
+    reported="aliases are declared to XLA and withheld from the launcher, whose trials leave traces in the buffers",
     finds=Wrong(at=("call",)),
 )
 ARGS = (Arg(shape=(1024,)), Arg(shape=(1024,)))

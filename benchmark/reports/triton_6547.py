@@ -2,8 +2,9 @@
 
 Structure: two configurations; the operand is scaled by a penalty in place, and the write is declared.
 
-The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses one,
-and restores nothing, so the first execution in a process applies the update once for each trial, and once more. Declaring the write to XLA does not help: the launcher restores what it takes for aliased, not this operand.
+The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses
+one, and restores nothing, so the first execution in a process applies the update once for each trial, and once more.
+Declaring the write to XLA does not help: the launcher restores what it takes for aliased, not this operand.
 """
 
 import jax
@@ -16,7 +17,7 @@ from ligerdiag.in_place import call_in_place
 
 
 @triton.jit
-def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr = 256):
+def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)
     state, update = tl.load(state_ptr + at), tl.load(update_ptr + at)
@@ -37,6 +38,7 @@ def apply_tuned(state, update):
         kernel=tuned_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 
@@ -50,6 +52,7 @@ def apply_once(state, update):
         kernel=update_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 

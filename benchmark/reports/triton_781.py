@@ -2,8 +2,8 @@
 
 Structure: two equal configurations are enough; the kernel's operand is both input and output, undeclared.
 
-The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses one,
-and restores nothing, so the first execution in a process applies the update once for each trial, and once more.
+The right answer: the state is updated once. The launcher runs every configuration on the state itself before it chooses
+one, and restores nothing, so the first execution in a process applies the update once for each trial, and once more.
 """
 
 import jax
@@ -17,7 +17,7 @@ from ligerdiag.in_place import call_in_place
 
 
 @triton.jit
-def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr = 256):
+def update_kernel(state_ptr, update_ptr, changes_ptr, spare_ptr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)
     state, update = tl.load(state_ptr + at), tl.load(update_ptr + at)
@@ -37,6 +37,7 @@ def apply_tuned(state, update):
         kernel=tuned_kernel,
         out_shape=jax.ShapeDtypeStruct((state.size // 256,), "float32"),
         grid=state.size // 256,
+        BLOCK=256,
         spare_ptr=None,
     )
     return {"changes": changes, "state": state}
@@ -51,6 +52,7 @@ def apply_once(state, update):
         kernel=update_kernel,
         outputs=(changes,),
         grid=state.size // 256,
+        BLOCK=256,
     )
     return {"changes": changes, "state": state}
 

@@ -1,9 +1,10 @@
 """Autotuned configurations write different parts of the output, and the result is a mixture of several trials.
 
-Structure: a sum of two vectors whose configuration says which half is written; each alone leaves the other half unwritten.
+Structure: a sum of two vectors whose configuration says which half is written; each alone leaves the other half
+unwritten.
 
-The right answer: x + y everywhere. The launch that counts writes 512 of 1024 elements; the others have the bytes of a trial in
-the first execution, and nobody's later on: `sum` is undefined in one half, under either configuration.
+The right answer: x + y everywhere. The launch that counts writes 512 of 1024 elements; the others have the bytes of a
+trial in the first execution, and nobody's later on: `sum` is undefined in one half, under either configuration.
 """
 
 import jax

@@ -1,10 +1,12 @@
-"""A wrapper's second registration silently gets the aliases of the first one: the kernel overwrites an undeclared operand.
+"""A wrapper's second registration silently gets the aliases of the first one: the kernel overwrites an undeclared
+operand.
 
-Structure: an FFI target that increments its operand in place is called without an alias, as the cached registration says; the
-operand is read afterwards. What the target does is declared to ligerdiag, as its author declared it to the wrapper.
+Structure: an FFI target that increments its operand in place is called without an alias, as the cached registration
+says; the operand is read afterwards. What the target does is declared to ligerdiag, as its author declared it to the
+wrapper.
 
-The right answer: the author declared `data` as input and output, so `double` means its contents after the call. XLA knows of no
-write: `double` is stale or right by luck.
+The right answer: the author declared `data` as input and output, so `double` means its contents after the call. XLA
+knows of no write: `double` is stale or right by luck.
 """
 
 import jax

@@ -2,8 +2,8 @@
 
 Structure: the same on two devices: under shard_map each device scales its part by a kernel whose output is dropped.
 
-The right answer: `parts` means the scaled parts. The call is eliminated while JAX traces the program, so the factor is missing
-on every device.
+The right answer: `parts` means the scaled parts. The call is eliminated while JAX traces the program, so the factor is
+missing on every device.
 """
 
 import jax

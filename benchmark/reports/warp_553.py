@@ -2,8 +2,8 @@
 
 Structure: the sum is added by atomics to an output of the call, which has no alias to the array with the initial value.
 
-The right answer: 10 + sum(x). The output is memory that nobody has set, and the kernel reads it in order to add: `total` is
-undefined. With an alias the kernel adds to the initial value.
+The right answer: 10 + sum(x). The output is memory that nobody has set, and the kernel reads it in order to add:
+`total` is undefined. With an alias the kernel adds to the initial value.
 """
 
 import jax

@@ -1,11 +1,12 @@
 """A kernel adds to an input by atomics, and only another output is declared; the caller reads the input afterwards.
 
-Structure: a total of zeros is an input of the kernel, which adds the sum of `x` to it; the call's declared output is a copy
-of `x` that nobody needs. The total is returned after the call.
+Structure: a total of zeros is an input of the kernel, which adds the sum of `x` to it; the call's declared output is a
+copy of `x` that nobody needs. The total is returned after the call.
 
 The right answer: the program means the total after the call, 0 + sum(x). XLA knows of no write to the total, so it may
-return zeros of another place, and `total` is stale; or it hands the kernel a constant, and then the next execution starts
-from the sum of the one before. Either way the fault is the call, whose write is not declared. The copy of `x` is right.
+return zeros of another place, and `total` is stale; or it hands the kernel a constant, and then the next execution
+starts from the sum of the one before. Either way the fault is the call, whose write is not declared. The copy of `x` is
+right.
 """
 
 import jax
