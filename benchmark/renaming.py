@@ -75,7 +75,9 @@ def rename_program(text: str, stem: str, chosen: random.Random) -> str:
     found = defined.names - _KEPT - _LIBRARY - defined.imported
     new = {name: _make_name(chosen) for name in sorted(found)}
     keys = defined.keys - {"reads", "writes"}  # of a Case's `effects`
-    texts = {name: new.get(name) or _make_name(chosen) for name in sorted({*keys, stem})}
+    old = sorted({*keys, stem})
+    drawn = sorted(_make_name(chosen) for _ in old)  # JAX sorts outputs by name, and their order may matter
+    texts = {name: new.get(name, text) for name, text in zip(old, drawn, strict=True)}
     return tree.visit(_Renamer(new, texts)).code
 
 
