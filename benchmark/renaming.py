@@ -142,8 +142,8 @@ class _Renamer(cst.CSTTransformer):
         super().__init__()
         self._names, self._texts = names, texts
 
-    def visit_Attribute_attr(self, node: cst.Attribute) -> None:
-        del node
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        return node.keyword is None or node.keyword.value != "at"  # names of marks, which are in comments
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         return updated_node.with_changes(attr=original_node.attr)
