@@ -115,6 +115,8 @@ def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
         Witness.MEMORY: Outcome.MISSED if rules & _MEMORY else Outcome.NOT_RUN,
         Witness.DEVICE: Outcome.NOT_RUN,
     }
+    if not wanted and report.status is Status.INCONCLUSIVE and not is_about_memory:
+        found[Witness.STATIC] = Outcome.UNKNOWN
     for witness, findings in by_witness.items():
         if findings:
             found[witness] = Outcome.FOUND
