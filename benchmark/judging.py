@@ -56,7 +56,7 @@ class Witness(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a witness, or ligerdiag as a whole, says of a bad program."""
+    """The answer of a witness, or of ligerdiag as a whole, on a bad program."""
 
     FOUND = "found"
     MISSED = "missed"
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 
 class Cured(StrEnum):
-    """What ligerdiag says of the cured twin."""
+    """The answer of ligerdiag on the cured twin."""
 
     CLEAN = "clean"
     FALSE = "false"
@@ -77,7 +77,7 @@ class Cured(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What ligerdiag said of one program."""
+    """The answer of ligerdiag on one program, with its grounds."""
 
     witnesses: Mapping[str, str] = field(default_factory=dict[str, str])
     """From witness to outcome."""
@@ -115,6 +115,8 @@ def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
         Witness.MEMORY: Outcome.MISSED if rules & _MEMORY else Outcome.NOT_RUN,
         Witness.DEVICE: Outcome.NOT_RUN,
     }
+    if not wanted and report.status is Status.INCONCLUSIVE and not is_about_memory:
+        found[Witness.STATIC] = Outcome.UNKNOWN
     for witness, findings in by_witness.items():
         if findings:
             found[witness] = Outcome.FOUND

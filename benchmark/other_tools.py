@@ -1,4 +1,4 @@
-"""What other tools say of the same bad programs, as far as they run without a GPU.
+"""Asks other tools about the same bad programs, as far as they run without a GPU.
 
 - XLA's verifier: the compile runs it on the module between its passes, so a compile that ends has passed it.
 - JAX's checks of mutable arrays (`jax_mutable_array_checks`, on by default): they raise while a program with Refs is traced.

@@ -75,7 +75,9 @@ def rename_program(text: str, stem: str, chosen: random.Random) -> str:
     found = defined.names - _KEPT - _LIBRARY - defined.imported
     new = {name: _make_name(chosen) for name in sorted(found)}
     keys = defined.keys - {"reads", "writes"}  # of a Case's `effects`
-    texts = {name: new.get(name) or _make_name(chosen) for name in sorted({*keys, stem})}
+    old = sorted({*keys, stem})
+    drawn = sorted(_make_name(chosen) for _ in old)  # JAX sorts outputs by name, and their order may matter
+    texts = {name: new.get(name, text) for name, text in zip(old, drawn, strict=True)}
     return tree.visit(_Renamer(new, texts)).code
 
 
@@ -140,8 +142,8 @@ class _Renamer(cst.CSTTransformer):
         super().__init__()
         self._names, self._texts = names, texts
 
-    def visit_Attribute_attr(self, node: cst.Attribute) -> None:
-        del node
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        return node.keyword is None or node.keyword.value != "at"  # names of marks, which are in comments
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         return updated_node.with_changes(attr=original_node.attr)

@@ -88,7 +88,7 @@ class Report:
     """The versions that the report names, such as `jax 0.7.2, H100`; `not said` if it names none."""
     kind: Kind
     reported: str
-    """What was reported, in one sentence of our own."""
+    """The mistake that was reported, in one sentence of our own."""
     finds: Wrong = Wrong()
     toolchain: str = ""
     """Name of the toolchain whose compilers make the mistake, if those of the default one do not any more."""
@@ -119,7 +119,7 @@ class Entry:
     def title(self) -> str:
         """Returns the report's short name, such as `jax-ml/jax#39449`."""
         place = re.fullmatch(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull|discussions)/(\d+)", self.report.link)
-        return f"{place[1]}#{place[2]}" if place else self.report.link.removeprefix("https://")
+        return f"{place[1]}#{place[2]}" if place else "/".join(self.report.link.split("/")[3:5]).partition("#")[0]
 
 
 def list_names() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The results of the benchmark, one row for each report, as a JSON file that grows while a run goes on."""
+"""The results of the benchmark, one row for each report, as a JSON file that grows during a run."""
 
 import json
 from collections.abc import Iterable, Mapping

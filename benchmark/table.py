@@ -18,7 +18,7 @@ from benchmark.rows import ROWS, Row, load_rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmark.md"
 DEVICE_ROWS = Path(__file__).with_name("device_rows.json")
-"""What a GPU said: {"date", "machine", "rows": {name: {witness or tool: outcome}}}."""
+"""The results of a GPU: {"date", "machine", "rows": {name: {witness or tool: outcome}}}."""
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck")
 _MARKS = {
     Outcome.FOUND.value: "✔",

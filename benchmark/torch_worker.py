@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 
-from torch._higher_order_ops import triton_kernel_wrap
+from torch._higher_order_ops import triton_kernel_wrap  # pyright: ignore[reportMissingImports]
 from triton._C.libtriton import ir
 from triton.backends.nvidia.compiler import nvidia
 

@@ -28,6 +28,7 @@ REPORT = Report(
     kind=Kind.VOID_DONATION,
     reported="arguments that accidentally share one array block the donation of the state",
     finds=Wrong(at=("call",)),
+    missed="a case has the values of its arguments, and nobody looks whether two leaves are one array",
 )
 BAD = Case(name="crazyflow_110", params=("bad",), function=DONATING, args=(SHARED,))  # at: call
 CURED = Case(name="crazyflow_110", params=("cured",), function=DONATING, args=({**SHARED, "rotation": 1.0 * ZEROS},))

@@ -2,9 +2,9 @@
 
 Structure: `x.reshape` goes to a kernel that overwrites it without a declaration, and `x` is returned.
 
-The right answer: in the author's language the view and `x` are one array, so `base` means the contents after the
-kernel. In XLA a reshape may be a copy, or the same bytes; either way no read of `x` is ordered behind the kernel:
-`base` is stale or lucky.
+The right answer: in the author's language the view and `x` are one array, so `base` means the contents after the kernel.
+In XLA a reshape may be a copy, or the same bytes; either way no read of `x` has to wait for the kernel: `base` is stale,
+or right by luck.
 """
 
 import jax

@@ -9,7 +9,6 @@ superfluous: an update, or the scan, is the line. The cured twin builds the row 
 """
 
 import jax
-import jax.numpy as jnp
 
 from benchmark.report import Kind, Report, Wrong
 from ligerdiag import Arg, Case, Draw

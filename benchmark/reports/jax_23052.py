@@ -8,5 +8,5 @@ REPORT = Report(
     versions="jax 0.4.31 to 0.4.34, GPU",
     kind=Kind.SILENT_COPY,
     reported="setting a static slice of a sharded matrix gathers the matrix on all devices",
-    unreachable="jax 0.5.3 to 0.11.2, all that compile here, write the rows on the device that owns them, and gather nothing",
+    unreachable="jax 0.5.3 to 0.11.2, all that compile here, write the rows where they belong, and gather nothing",
 )

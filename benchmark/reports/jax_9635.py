@@ -27,6 +27,7 @@ REPORT = Report(
     kind=Kind.VOID_DONATION,
     reported="a function whose donated argument is passed twice hangs",
     finds=Wrong(at=("sum", "call")),
+    missed="a case has the values of its arguments, and nobody looks whether two of them are one array",
 )
 BAD = Case(name="jax_9635", params=("bad",), function=DONATING, args=(X, X))  # at: call
 CURED = Case(name="jax_9635", params=("cured",), function=DONATING, args=(X, Y))

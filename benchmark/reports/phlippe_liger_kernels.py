@@ -4,7 +4,7 @@ Structure: logits = x @ weight + bias; a Triton kernel returns the loss of each 
 logits where the logits were; the gradients of x and of the bias are computed from the logits after that call.
 
 The right answer: both gradients mean the contents after the kernel. XLA knows of one read only, so nothing keeps the
-product and the sum behind the kernel, and the bias gradient may be summed in the very fusion that makes the logits:
+product and the sum from running first, and the bias gradient may be summed in the very fusion that makes the logits:
 both outputs can be stale. The loss is a declared output, and right.
 """
 

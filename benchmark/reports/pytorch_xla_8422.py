@@ -1,7 +1,7 @@
 """Saving a model overwrites a tensor that is still in use, because its buffer is donated by mistake.
 
-Structure: the program updates a state in place and returns a statistic; nobody gave the state away, and the caller goes
-on with it.
+Structure: the program updates a state in place and returns a statistic; nobody gave the state away, and the caller still
+uses it.
 
 The right answer: the caller still owns the state, so its bytes must not change. A kernel that writes into the parameter
 without a declaration leaves the new state there: the caller's array is clobbered, while the output is right.

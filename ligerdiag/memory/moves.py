@@ -3,7 +3,8 @@
 A copy is one of these: a `copy`; its asynchronous form; a result of a fusion that is made from a parameter by copies,
 bitcasts and transpositions alone; or an update whose result is not in the bytes of the array that it updates, because
 XLA then copies the array, too. A result in the same bytes as its operand is not a copy. Nor is a transposition that the
-author wrote, unless its result must lie in the bytes of the array that it transposes.
+author wrote, unless its result must lie in the bytes of the array that it transposes. Nor is a transfer between the
+memories of host and device, which the author asks for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from ligerdiag.memory.value_uses import ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _MOVES_ORDER = frozenset({"transpose", "copy"})
+_HOST = 5
+"""XLA's number of the host's memory in a layout (`kHostMemorySpace`, xla/layout.h); other numbers are on the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +64,8 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
             for index, source, is_transposed, is_update in _list_copied(uses, one):
                 origin, target = uses.find_slice(*source), uses.find_slice(one, index)
                 if origin is None or target is None or origin == target or target.size < smallest:
+                    continue
+                if _is_on_host(one, index) != _is_on_host(*source):
                     continue
                 found.append(
                     Move(
@@ -127,6 +132,10 @@ def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[Shape
             yield index, (fusion.operands[value.proto.parameter_number], rest), is_transposed, False
     for index, given in find_updates(uses.module, fusion):
         yield index, given, False, True
+
+
+def _is_on_host(value: HloInstruction, index: ShapeIndex) -> bool:
+    return any(shape.layout.memory_space == _HOST for at, shape in iterate_leaf_shapes(value.shape) if at == index)
 
 
 def _reorders(one: HloInstruction) -> bool:

@@ -198,7 +198,7 @@ IN_PLACE = {
     "scatter_two_indices", "set_diagonal_blocks", "set_strided", "swap_two_rows", "power_of_two",
     "untouched_and_touched", "broadcast_back", "vmapped_cond", "bf16_accumulate", "max_plus", "butterfly_donated",
     "butterfly_loop", "negate_in_loop", "negate_in_branch", "cache_sharded", "row_write", "fsdp", "outer_while",
-    "momentum_cond", "keep_old_first", "rotate_split",
+    "momentum_cond", "keep_old_first", "rotate_split", "offload",
 }  # fmt: skip
 """Cases without any copy of a whole array."""
 
@@ -206,7 +206,7 @@ IN_PLACE = {
 FILES = sorted(PROGRAMS.glob("[a-z]*.py"))
 ANSWERS = CAUSES | dict.fromkeys(sorted(IN_PLACE), "")
 FIRST_OF_EACH = {answer: name for name, answer in reversed(CAUSES.items())}
-SOME = {*FIRST_OF_EACH.values(), *sorted(IN_PLACE)[::12]}
+SOME = {"offload", *FIRST_OF_EACH.values(), *sorted(IN_PLACE)[::12]}
 """The cases of every day: the first one with each answer, and a twelfth of those without a copy."""
 
 

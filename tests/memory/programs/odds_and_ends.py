@@ -185,7 +185,14 @@ def negate_in_branch(flag, x):
     return lax.cond(flag, lambda x: negate(x)[0], lambda x: x, x)
 
 
+def offload(x):
+    """Keeps the sines in the host's memory: the two transfers are the author's own."""
+    kept = jax.device_put(jnp.sin(x), jax.memory.Space.Host)
+    return {"kept": kept, "sum": (jax.device_put(kept, jax.memory.Space.Device) + x).sum()}
+
+
 CASES = (
+    Case(name="offload", function=offload, args=(lend(256, 1024),)),
     Case(name="cholesky_of_kept", function=cholesky_of_kept, args=(lend(256, 256),)),
     Case(name="cholesky_of_donated", function=cholesky_of_donated, args=(own(256, 256),)),
     Case(name="solve_triangular", function=solve_triangular, args=(lend(256, 256), own(256, 512))),
