@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 import jax
-import numpy as np
 
+from benchmark.gpu_worker import draw
 from benchmark.report import load_entry
 from ligerdiag.model.case import Arg, Case
 
@@ -34,18 +34,11 @@ def main() -> None:
     case = load_entry(sys.argv[1]).bad
     if not isinstance(case, Case) or case.mesh:
         raise SystemExit("expected a case for one device")
-    arguments = jax.tree.map(_draw, case.args, is_leaf=lambda one: isinstance(one, Arg))
+    arguments = jax.tree.map(draw, case.args, is_leaf=lambda one: isinstance(one, Arg))
     with tpu.force_tpu_interpret_mode(tpu.InterpretParams(detect_races=True, num_cores_or_threads=2)):
         jax.block_until_ready(jax.jit(case.function)(*arguments))
     races: Any = interpret_pallas_call.races
     sys.stdout.write(json.dumps({"races": bool(races is not None and races.races_found)}) + "\n")
-
-
-def _draw(arg: Arg) -> Any:
-    random = np.random.default_rng(0)
-    if np.issubdtype(np.dtype(arg.dtype), np.integer):
-        return random.integers(0, 2, arg.shape).astype(arg.dtype)
-    return random.standard_normal(arg.shape).astype(arg.dtype)
 
 
 if __name__ == "__main__":

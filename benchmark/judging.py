@@ -105,8 +105,8 @@ def judge_bad(entry: Entry, report: CaseReport) -> Judgement:
         return describe(report, dict.fromkeys((Witness.STATIC, Witness.REPLAY, Witness.MEMORY), Outcome.UNKNOWN))
     wanted = entry.report.finds.outputs
     rules = {rule for kind in entry.report.kinds for rule in RULES[kind]}
-    located = [one for one in report.findings if one.rule in rules and _is_located(entry, one)]
-    by_witness = {witness: [one for one in located if _find_witness(one) is witness] for witness in Witness}
+    located = [one for one in report.findings if one.rule in rules and is_located(entry, one)]
+    by_witness = {witness: [one for one in located if find_witness(one) is witness] for witness in Witness}
     is_about_memory = all(rule in _MEMORY for rule in rules)
     found = {
         Witness.STATIC: Outcome.NOT_RUN if is_about_memory else _judge_verdicts(report.outputs, wanted),
@@ -172,7 +172,8 @@ def _judge_orders(replay: Replay | None, wanted: Iterable[str]) -> Outcome:
     return Outcome.FOUND if any(name in replay.orders.changed for name in wanted) else Outcome.MISSED
 
 
-def _find_witness(finding: Finding) -> Witness:
+def find_witness(finding: Finding) -> Witness:
+    """Returns the part of ligerdiag that the finding comes from."""
     if finding.rule in _MEMORY:
         return Witness.MEMORY
     match get_rule(finding.rule).decided_by:
@@ -184,7 +185,7 @@ def _find_witness(finding: Finding) -> Witness:
             return Witness.DEVICE
 
 
-def _is_located(entry: Entry, finding: Finding) -> bool:
+def is_located(entry: Entry, finding: Finding) -> bool:
     """Returns whether the finding is about a wrong output, or about a marked line."""
     finds = entry.report.finds
     if set(finding.outputs) & set(finds.outputs):

@@ -20,6 +20,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmark.md"
 DEVICE_ROWS = Path(__file__).with_name("device_rows.json")
 """The results of a GPU: {"date", "machine", "rows": {name: {witness or tool: outcome}}}."""
 DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck")
+CURED_ON_DEVICE = "cured on device"
+"""The key of what the GPU computed for the cured program: `right`, or what was wrong."""
 _MARKS = {
     Outcome.FOUND.value: "✔",
     Outcome.MISSED.value: "✘",
@@ -93,7 +95,13 @@ def _render_summary(entries: Sequence[Entry], rows: Mapping[str, Row], device: M
         said = Counter(_ask(tool, one, rows, device) for one in shown)
         lines.append(f"| {tool} | {said['found'] + said['missed']} | {said['found']} |")
     when = f"measured on {device['date']}, {device['machine']}" if device else "not measured yet"
-    return [*lines, "", f"The device column and compute-sanitizer: {when}."]
+    twins = Counter(str(row.get(CURED_ON_DEVICE)).partition(":")[0] for row in device.get("rows", {}).values())
+    there = (
+        f" There {twins['right']} cured twins ran and computed what they should, {twins['wrong']} did not."
+        if device
+        else ""
+    )
+    return [*lines, "", f"The device column and compute-sanitizer: {when}.{there}"]
 
 
 def _render_table(entries: Sequence[Entry], rows: Mapping[str, Row], device: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,141 @@
+"""Runs the benchmark's programs on the GPUs of this machine, and asks NVIDIA's compute-sanitizer about them: `python -m
+benchmark.on_gpu`. Writes `benchmark/device_rows.json`, what the page shows of one day.
+
+Both programs of a report run by `ligerdiag check --device`, which compares what the GPU computes with program order. Then
+each runs by itself under three tools of compute-sanitizer: memcheck (accesses out of bounds), racecheck (races in shared
+memory) and initcheck (reads of memory that nobody wrote). A tool has found a report if it complains about the bad program
+and not about its cured twin.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from benchmark.judging import Outcome, Witness, find_witness, is_located
+from benchmark.report import Entry, list_names, load_entry
+from benchmark.table import CURED_ON_DEVICE, DEVICE_ROWS, DEVICE_TOOLS
+from ligerdiag.api.checking import check
+from ligerdiag.model.case import Case
+from ligerdiag.model.findings import Attribution
+from ligerdiag.model.report import CaseReport
+from ligerdiag.run_options import CheckOptions
+
+_COMPLAINS = 99
+"""Exit code of compute-sanitizer if it has something to report."""
+_SECONDS = 240
+
+
+def main() -> int:
+    """Runs everything and writes the rows after each step."""
+    options = _parse_options()
+    entries = [one for one in map(load_entry, list_names()) if isinstance(one.bad, Case) and not one.report.toolchain]
+    rows = _run_on_device(entries, options.jobs, options.cache_dir)
+    _write(options.rows, rows)
+    for tool in DEVICE_TOOLS:
+        alone = [one for one in entries if isinstance(one.bad, Case) and not one.bad.mesh]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for entry, said in zip(alone, pool.map(partial(_ask_sanitizer, tool), alone), strict=True):
+                rows[entry.name][tool] = said
+        sys.stdout.write(f"{tool}: {sum(row.get(tool) == Outcome.FOUND for row in rows.values())} found\n")
+        sys.stdout.flush()
+        _write(options.rows, rows)
+    return 0
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmark.on_gpu", description=__doc__)
+    parser.add_argument("--rows", type=Path, default=DEVICE_ROWS, help="file with the results")
+    parser.add_argument("--jobs", type=int, default=8, help="programs that run at once")
+    parser.add_argument("--cache-dir", type=Path, help="folder that keeps compiled programs")
+    return parser.parse_args()
+
+
+def _run_on_device(entries: Sequence[Entry], jobs: int, cache: Path | None) -> dict[str, dict[str, str]]:
+    options = CheckOptions(
+        selectors=tuple(str(one.file) for one in entries), jobs=jobs, cache_directory=cache, device=True, replay=False
+    )
+    reports = {report.id: report for report in check(options).cases}
+    rows: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        assert isinstance(entry.bad, Case)
+        assert isinstance(entry.cured, Case)
+        bad, cured = reports.get(entry.bad.id), reports.get(entry.cured.id)
+        rows[entry.name] = {Witness.DEVICE: _judge_bad(entry, bad), CURED_ON_DEVICE: _judge_cured(cured)}
+        sys.stdout.write(f"{entry.name:28} {' '.join(rows[entry.name].values())} {_describe(bad)}\n")
+    sys.stdout.flush()
+    return rows
+
+
+def _judge_bad(entry: Entry, report: CaseReport | None) -> str:
+    """Returns whether the GPU computed one of the named outputs wrongly. `not run`: the report is about memory alone, or the
+    program did not run.
+    """
+    wanted = entry.report.finds.outputs
+    if report is None or report.device is None or report.device.error or not wanted:
+        return Outcome.NOT_RUN
+    if any(find_witness(one) is Witness.DEVICE and is_located(entry, one) for one in report.findings):
+        return Outcome.FOUND
+    numbers = [report.device.outputs[name].attribution for name in wanted if name in report.device.outputs]
+    if any(one.is_wrong for one in numbers):
+        return Outcome.FOUND
+    return Outcome.UNKNOWN if Attribution.UNDECIDED in numbers or not numbers else Outcome.MISSED
+
+
+def _judge_cured(report: CaseReport | None) -> str:
+    """Returns `right` if the GPU computed every output of the cured program rightly, else what was wrong."""
+    if report is None or report.device is None or report.device.error:
+        return Outcome.NOT_RUN
+    wrong = [name for name, output in report.device.outputs.items() if output.attribution.is_wrong]
+    return f"wrong: {', '.join(wrong)}" if wrong else "right"
+
+
+def _describe(report: CaseReport | None) -> str:
+    if report is None or report.device is None:
+        return ""
+    numbers = (f"{name}={output.attribution}" for name, output in report.device.outputs.items())
+    return report.device.error or " ".join(numbers)
+
+
+def _ask_sanitizer(tool: str, entry: Entry) -> str:
+    bad = _run_under(tool, entry.name, "bad")
+    if bad != _COMPLAINS:
+        return (Outcome.MISSED if bad == 0 else Outcome.NOT_RUN).value
+    return "false" if _run_under(tool, entry.name, "cured") == _COMPLAINS else Outcome.FOUND.value
+
+
+def _run_under(tool: str, name: str, program: str) -> int:
+    """Returns the exit code: 0, `_COMPLAINS`, or another one if the program did not run to its end under the tool."""
+    command = ("compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", str(_COMPLAINS))
+    environment = {**os.environ, "JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, "-m", "benchmark.gpu_worker", name, program],
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return -1
+    return done.returncode
+
+
+def _write(path: Path, rows: Mapping[str, Mapping[str, str]]) -> None:
+    name = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    machine = f"{len(name)} x {name[0].strip()}"
+    record = {"date": datetime.now(UTC).date().isoformat(), "machine": machine, "rows": rows}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
