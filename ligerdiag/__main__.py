@@ -26,7 +26,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the process has its own handler
         signal.signal(signal.SIGINT, _leave)
     from ligerdiag.cache_root import find_cache_root, keep_own_bytecode
+    from ligerdiag.garbage import collect_rarely
 
+    collect_rarely()
     keep_own_bytecode(find_cache_root())
     from ligerdiag.cli.main import main as run
 

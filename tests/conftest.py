@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.workers.loop import GARBAGE
+from ligerdiag.garbage import collect_rarely
 from tests.nightly import is_nightly
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # imports and tests stay until the end, so nobody needs to look for garbage among them
-    gc.set_threshold(GARBAGE)
+    collect_rarely()
     gc.enable()
 
 

@@ -43,6 +43,7 @@ from typing import Any, NoReturn
 from ligerdiag.codec import Json, parse_object, read_str, read_str_map
 from ligerdiag.ending import die_with_parent, end_group_with_parent, watch_parent
 from ligerdiag.errors import CASE_PATH, CompileError, LigerdiagError, UsedWorkerError
+from ligerdiag.garbage import collect_rarely
 from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import render_error, render_refusal
 from ligerdiag.workers.process import FORK_DESCRIPTORS, FORK_REQUEST, FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
@@ -206,8 +207,6 @@ def _report(pid: int, status: int) -> None:
 
 
 OOM_SCORE = "800"
-GARBAGE = 10_000
-"""Number of new objects after which Python looks for garbage among them; its own 700 cost a twelfth of a compile."""
 
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
@@ -223,7 +222,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     end_watch = watch_parent()
     gc.disable()  # imports make many objects and hardly any garbage
     answer = prepare()
-    gc.set_threshold(GARBAGE)
+    collect_rarely()
     gc.enable()
     end_watch()
     forks = not os.environ.pop(FRESH_VARIABLE, "") and can_fork()

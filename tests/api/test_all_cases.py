@@ -59,7 +59,11 @@ def test_every_case_meets_its_expectation(table: CheckReport) -> None:
 
 @pytest.mark.nightly
 def test_the_numbers_agree_for_every_row_of_the_seed(cache: Path) -> None:
-    options = api.CheckOptions(selectors=(f"{ROOT / 'cases'}::seed_*",), cache_directory=cache, timeout=1800)
+    options = api.CheckOptions(
+        selectors=tuple(f"{ROOT / 'cases' / name}.py" for name in ("seed_cross_entropy", "seed_flce")),
+        cache_directory=cache,
+        timeout=1800,
+    )
     report = api.check(options)
     assert [case.status for case in report.cases] == [Status.EXPECTED] * 20
     for case in report.cases:

@@ -13,7 +13,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.model.report import CaseReport, Status
 from tests.api.conftest import ROOT, Check, RunCli
 
-CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"
+CASE = f"{ROOT / 'cases' / 'seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"
 PROGRAMS = ("as_written.hlo.pb", "optimized.hlo.pb")
 """The files that a verdict depends on."""
 CHANGES = (8, pytest.param(25, marks=pytest.mark.nightly))

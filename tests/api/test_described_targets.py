@@ -11,7 +11,7 @@ from ligerdiag.toolchains import this_gpu
 from ligerdiag.toolchains.gpu_targets import load_target
 from tests.api.conftest import ROOT, Check
 
-CASE = f"{ROOT / 'cases'}::seed_flce[False-float32-True-1-4-32-16]"
+CASE = f"{ROOT / 'cases' / 'seed_flce.py'}::seed_flce[False-float32-True-1-4-32-16]"
 REASON = (
     "target `mi300` (gfx942) is a GPU of AMD: it needs a toolchain for ROCm, such as `--toolchain rocm`, but `jax-0.11.2`"
     " compiles for CUDA"

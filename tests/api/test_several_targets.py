@@ -16,7 +16,7 @@ ROWS = [f"seed_flce[False-float32-True-{shape}]" for shape in (SMALL, LARGE)]
 
 @pytest.fixture(scope="module")
 def report(check: Check) -> CheckReport:
-    return check(*(f"{ROOT / 'cases'}::{row}" for row in ROWS), targets=TARGETS)
+    return check(*(f"{ROOT / 'cases' / 'seed_flce.py'}::{row}" for row in ROWS), targets=TARGETS)
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ ROUNDING = 1e-5
 FILES = (array_operations, control_flow, layers, training)
 CASES = {case.id: case for file in FILES for case in file.CASES}
 NIGHTLY = {
+    "transformer_scan",
     "transformer_unrolled", "transformer_remat", "transformer_scan_remat_untied", "optimizer_adam", "optimizer_momentum",
     "optimizer_lion", "optimizer_schedule", "optimizer_adafactor", "optimizer_adamw", "mlp_sgd", "sort_pairs",
     "causal_attention", "random_choice", "beams", "newton", "rearranged", "lstm", "batch_norm", "embedding", "decode_step",
