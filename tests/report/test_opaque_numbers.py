@@ -159,7 +159,7 @@ def test_the_report_says_why_no_replay_can_decide_about_contents_that_nobody_wro
 
 def test_an_output_beside_it_is_compared_as_ever() -> None:
     case = conclude_undefined({"y": Verdict.FRESH, "z": Verdict.FRESH}, ("y",))
-    assert compute_text(render_replay_word(case)) == "agrees 1 of 2"
+    assert compute_text(render_replay_word(case)) == "agrees, 1 unknown"
     counted, why = render_summary(case)
     assert counted == "replayed: 1 of 1: 1 agree"
     assert why.startswith("no replay can decide: `y` has no defined value")

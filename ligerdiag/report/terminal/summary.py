@@ -388,8 +388,10 @@ def _explain_undecidable(case: CaseReport) -> str:
     undecidable = find_undecidable(case.outputs, case.findings)
     if case.outputs and not undecidable:
         return _explain_unknown(case)
-    outputs = case.replay.outputs if case.replay is not None else {}
-    undecided = {name for name, numbers in outputs.items() if numbers.attribution is Attribution.UNDECIDED}
+    undecided = set[str]()
+    if case.replay is not None:
+        replayed = case.replay.outputs.items()
+        undecided = {name for name, numbers in replayed if numbers.attribution is Attribution.UNDECIDED}
     if not is_undecidable(case.outputs, case.findings) and (not undecided or not undecided <= undecidable.keys()):
         return ""
     names = [name for name in undecidable if name in undecided] or list(undecidable)
@@ -404,7 +406,7 @@ def _explain_unknown(case: CaseReport) -> str:
     """
     found = [one for one in case.findings if one.rule in _LEAVE_UNKNOWN]
     unknown = {name for one in found for name in one.outputs if case.outputs.get(name) is Verdict.UNKNOWN}
-    if unknown != case.outputs.keys():
+    if unknown != set(case.outputs):
         return ""
     names = "the output is" if len(unknown) == 1 else "the outputs are"
     reasons = dict.fromkeys(f"{one.message} ({one.rule})" for one in found)
