@@ -84,6 +84,7 @@ Verdicts on an output:
 Results of the replay:
   agrees       the numbers agree with the verdicts
   2 of 4       they agree for that many outputs; the other numbers cannot tell
+  1 unknown    one more output is unknown: no numbers say anything about it
   cannot tell  the numbers of latent outputs would be the same if these were stale
   lossy 0.25   right except for the precision; 0.25 is the relative error
   DISAGREES    verdict and numbers contradict: the report lists possible causes

@@ -18,7 +18,7 @@ from ligerdiag.compile.lowering.other_kernels import OTHER_PRIMITIVES
 from ligerdiag.errors import describe_fault
 
 FFI = "ffi_call"
-KERNELS = (*PRIMITIVES, FFI, *OTHER_PRIMITIVES)
+KERNELS = (*PRIMITIVES, FFI)
 """Names of the primitives whose calls are tried."""
 _CLOSED = ("shard_map", "custom_partitioning")
 

@@ -277,8 +277,10 @@ class ModuleInspector:
         from ligerdiag.replay.opaque_plan import OpaquePlan
 
         plan, seen = self._opaque, self._inspection
-        verdicts = {} if seen is None else compute_replayed_verdicts(seen.outputs, seen.findings, replay)
-        if plan is None or not (self.request.opaque or replay.is_open(verdicts)):
+        if plan is None or seen is None:
+            return outcome
+        verdicts = compute_replayed_verdicts(seen.outputs, seen.findings, replay)
+        if not (self.request.opaque or replay.is_open(verdicts)):
             return outcome
         if isinstance(plan, OpaquePlan):
             if not plan.calls.kernels and not self.request.opaque:

@@ -65,6 +65,20 @@ def test_opaque_numbers_compare_with_the_verdict_as_real_ones_do(
     assert case.outputs == {"y": verdict}
 
 
+@pytest.mark.parametrize("verdict", [Verdict.STALE, Verdict.CLOBBERED])
+@pytest.mark.parametrize(("distance", "expected"), [(1.0, "opaque DISAGREES"), (0.0, "opaque undecided")])
+def test_right_opaque_numbers_contradict_a_wrong_verdict_or_cannot_tell(
+    verdict: Verdict, distance: float, expected: str
+) -> None:
+    """They cannot if the stale prediction is the same, as in a branch that is not entered."""
+    opaque = OpaqueReplay(state=ReplayState.DONE, outputs={"y": number(Attribution.FRESH, distance)})
+    replay = Replay(state=ReplayState.NOT_COVERED, opaque=opaque)
+    case = conclude(make_judged("case", outputs={"y": verdict}, expected=None), replay=replay)
+    assert case.outputs == {"y": verdict}
+    assert case.status in (Status.DISAGREEMENT, Status.FINDINGS)
+    assert compute_text(render_replay_word(case)) == f"not covered, {expected}"
+
+
 def test_a_disagreement_says_that_opaque_functions_found_it() -> None:
     case = report(Verdict.FRESH, Attribution.STALE, Attribution.FRESH)
     assert case.status is Status.DISAGREEMENT
@@ -145,7 +159,7 @@ def test_the_report_says_why_no_replay_can_decide_about_contents_that_nobody_wro
 
 def test_an_output_beside_it_is_compared_as_ever() -> None:
     case = conclude_undefined({"y": Verdict.FRESH, "z": Verdict.FRESH}, ("y",))
-    assert compute_text(render_replay_word(case)) == "agrees 1 of 2"
+    assert compute_text(render_replay_word(case)) == "agrees, 1 unknown"
     counted, why = render_summary(case)
     assert counted == "replayed: 1 of 1: 1 agree"
     assert why.startswith("no replay can decide: `y` has no defined value")

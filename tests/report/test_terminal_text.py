@@ -4,7 +4,7 @@ import pytest
 
 from ligerdiag.model.findings import SourceLine, Verdict
 from ligerdiag.model.report import Coverage, Status
-from ligerdiag.report.terminal.full_report import render_terminal
+from ligerdiag.report.terminal.full_report import render_quietly, render_terminal
 from ligerdiag.report.terminal.spans import Span, Style
 from ligerdiag.report.terminal.summary import render_totals
 from ligerdiag.text import compute_cells
@@ -142,6 +142,21 @@ def test_an_error_shows_case_message_and_the_end_of_the_log() -> None:
     assert "could not analyse `boom` on h100: worker aborted\n   | line 88\n" in text
     assert "   | line 99\n" in text
     assert "line 87" not in text
+
+
+def test_a_trouble_that_a_case_has_on_several_targets_is_printed_once() -> None:
+    targets = ("a100", "h100", "b200")
+    same = [make_case("wrong", Status.UNEXPECTED, target=one, mismatch="it is fresh") for one in targets[:2]]
+    other = make_case("wrong", Status.UNEXPECTED, target="b200", mismatch="it is latent")
+    lost = [make_case("open", Status.INCONCLUSIVE, target=one, outputs={"w": Verdict.UNKNOWN}) for one in targets]
+    for render in (render_terminal, render_quietly):
+        text = render(make_report(*same, other, *lost, targets=targets))
+        assert text.count("unexpected: `wrong`") == 2
+        assert "unexpected: `wrong` on a100 and h100: it is fresh" in text
+        assert "unexpected: `wrong` on b200: it is latent" in text
+    assert [line for line in text.splitlines() if line.startswith("inconclusive")] == [
+        "inconclusive: `open` on a100, h100 and b200: `w` could not be decided"
+    ]
 
 
 def test_coverage_lists_covered_and_uncovered_things() -> None:

@@ -35,6 +35,7 @@ from jaxlib.mlir import ir
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.compile.lowering.jax_versions import is_reference
+from ligerdiag.compile.lowering.other_kernels import OTHER_PRIMITIVES
 from ligerdiag.compile.lowering.tags import (
     drop_call_name,
     iterate_lines,
@@ -47,7 +48,7 @@ from ligerdiag.compile.lowering.traced_calls import Bind, Lines, TracedCall, com
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine
 
-PRIMITIVES = ("triton_kernel_call", "pallas_call")
+PRIMITIVES = ("triton_kernel_call", "pallas_call", *OTHER_PRIMITIVES)
 
 _REF = "AbstractRef"
 """Name of the class of a `Ref`'s type; JAX does not export the class."""

@@ -47,7 +47,7 @@ from ligerdiag.compile.lowering.kernel_calls import (
     has_partitioned,
 )
 from ligerdiag.compile.lowering.kernel_faults import explain_generation, find_kernel_fault
-from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_gpu_of_other_kernels
+from ligerdiag.compile.lowering.other_kernels import CUTILE_COMPILER, assume_gpu_of_other_kernels, find_other_primitives
 from ligerdiag.compile.lowering.partitioned import WholeFunction, lower_whole, make_opaque, read_bodies
 from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.refs import blame_refs, discharge_refs, explain_refs, watch_refs
@@ -274,8 +274,20 @@ class _Trace:
     refs: Any
 
 
+def _find_primitives() -> list[Any]:
+    """Returns the primitives whose calls are followed while JAX traces."""
+    return [*find_kernel_primitives(), *find_other_primitives()]
+
+
 def _trace(form: JitForm) -> _Trace:
-    jitted, kernels = form.jit(), find_kernel_primitives()
+    primitives = _find_primitives()
+    trace = _trace_with(form, primitives)
+    has_imported = len(_find_primitives()) > len(primitives)  # the function itself imports a library of kernels
+    return _trace_again(form) if has_imported else trace
+
+
+def _trace_with(form: JitForm, kernels: Sequence[Any]) -> _Trace:
+    jitted = form.jit()
     with (
         record_binds(kernels) as binds,
         mark_intent(kernels, None) as intent,
@@ -349,7 +361,7 @@ def _lower_with_stores(jitted: Any, specs: Sequence[Any]) -> Any:
     """
     jax.clear_caches()
     try:
-        with name_calls(find_kernel_primitives(), marks_stores=True):
+        with name_calls(_find_primitives(), marks_stores=True):
             return jitted.trace(*specs).lower(lowering_platforms=(find_platform().value,)).compiler_ir("stablehlo")
     except Exception as fault:
         traceback.print_exception(fault)
@@ -366,7 +378,7 @@ def _lower_marked(jitted: Any, specs: Sequence[Any], intent: IntentTrace, *, mar
 
     def lower(*contexts: AbstractContextManager[Any], are_discharged: bool = True) -> tuple[Any, str]:
         jax.clear_caches()
-        kernels = find_kernel_primitives()
+        kernels = _find_primitives()
         with mark_intent(kernels, frozenset(intent.kernel_forms)), ExitStack() as stack:
             faults = stack.enter_context(discharge_refs()) if are_discharged else ["the trace without Refs fails"]
             for context in (name_calls(kernels, marks_stores=marks_stores), *contexts):

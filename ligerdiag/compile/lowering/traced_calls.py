@@ -27,7 +27,7 @@ from ligerdiag.compile.lowering.tags import read_call_name
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine, SourceSpan
 
-_LIBRARIES = ("jax_triton", "jax._src.pallas")
+_LIBRARIES = ("jax_triton", "jax._src.pallas", "cuda.tile", "cutlass")
 """Packages through which a user's code calls a kernel."""
 
 
@@ -285,8 +285,8 @@ def _read_stack() -> tuple[Lines, str]:
 
 
 def _find_site() -> SourceLine | None:
-    """Returns the innermost line of the user's code on the stack, if the frames inside it include one of jax-triton or
-    Pallas; None otherwise, because then a rule of JAX's own calls the primitive.
+    """Returns the innermost line of the user's code on the stack, if the frames inside it include one of a library of
+    kernels; None otherwise, because then a rule of JAX's own calls the primitive.
     """
     frame = inspect.currentframe()
     through_library = False

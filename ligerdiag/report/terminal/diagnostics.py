@@ -52,7 +52,8 @@ def render_replay_word(case: CaseReport) -> Line:
 
     If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
     ran. `agrees, 1 cannot tell` means that the numbers of one latent output would be the same if it were stale.
-    `undefined` means that the program leaves all its outputs undefined, so that no numbers can decide.
+    `agrees, 2 unknown` means that two more outputs are unknown, about which no numbers say anything. `undefined` means
+    that the program leaves all its outputs undefined, so that no numbers can decide.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
@@ -70,9 +71,12 @@ def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findin
     agreements = compute_replay_agreements(outputs, replay, findings)
     if is_undecidable(outputs, findings) and Agreement.DISAGREES not in agreements.values():
         return (Span(UNDEFINED, Style.DOUBTFUL),)
-    word = _render_word(agreements, lossy)
+    known = {name: one for name, one in agreements.items() if outputs.get(name) is not Verdict.UNKNOWN}
+    word = _render_word(known, lossy)
+    unknown = len(agreements) - len(known) if known else 0
     return (
         *word,
+        *([Span(f", {unknown} unknown", Style.DOUBTFUL)] if unknown else []),
         *_render_blind(outputs, replay),
         *[Span(f" ({one.ran} of {one.iterations})", Style.FAINT) for one in replay.cut[:1]],
         *opaque,

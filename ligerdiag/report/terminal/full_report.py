@@ -27,7 +27,7 @@ from ligerdiag.report.terminal.summary import (
     render_notes,
     render_replays,
     render_totals,
-    render_trouble,
+    render_troubles,
     render_uncompared,
 )
 from ligerdiag.report.terminal.tuning_text import render_tunings
@@ -93,8 +93,7 @@ def render_terminal(
         lines += [(Span("the other cases", Style.STRONG),), BLANK]
     for cases in [[case] for case in others] if verbose else _list_same(others):
         add(compute_single_groups(cases) if len(cases) == 1 else compute_shared_groups(cases))
-        for case in cases:
-            lines.extend(render_trouble(case, width=width, verbose=verbose))
+        lines.extend(render_troubles(cases, width=width, verbose=verbose))
     lines.extend(render_counted_cases(counted, width))
     lines.extend(render_allowed(listed, width=width, verbose=verbose))
     lines.extend(render_unused(report, width))

@@ -8,7 +8,7 @@ from ligerdiag.report.status import list_unexcused
 from ligerdiag.report.terminal.diagnostics import TroubleKind, list_troubles
 from ligerdiag.report.terminal.finding_text import render_group, render_unused
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_wrapped
-from ligerdiag.report.terminal.summary import render_notes, render_totals, render_trouble
+from ligerdiag.report.terminal.summary import name_targets, render_notes, render_totals, render_troubles
 
 _OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKind.NO_NUMBERS})
 """The kinds of trouble that the usual report shows only in its table and below it."""
@@ -25,8 +25,7 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
     lines: list[Line] = []
     for group in compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in report.cases):
         lines.extend(render_group(group, width=width, several_targets=several, verbose=False))
-    for case in report.cases:
-        lines.extend(render_trouble(case, width=width, verbose=False))
+    lines.extend(render_troubles(report.cases, width=width, verbose=False))
     lines.extend(_render_open(report, width))
     lines.extend(render_unused(report, width))
     lines.extend(render_notes(report, width))
@@ -36,12 +35,17 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
 
 def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
-    fault.
+    fault; one for all targets on which it is the same.
     """
-    lines: list[Line] = []
+    found: dict[tuple[str, TroubleKind, str], list[str]] = {}
     for case in report.cases:
         for trouble in (one for one in list_troubles(case) if one.kind in _OPEN):
-            words = trouble.kind.value.replace("-", " ")
-            head = (Span(words, Style.DOUBTFUL), Span(f": `{case.id}` on {case.target}: {trouble.message}"))
-            lines += compute_wrapped(head, width, 4)
+            found.setdefault((case.id, trouble.kind, trouble.message), []).append(case.target)
+    lines: list[Line] = []
+    for (case_id, kind, message), targets in found.items():
+        head = (
+            Span(kind.value.replace("-", " "), Style.DOUBTFUL),
+            Span(f": {name_targets(case_id, targets)}: {message}"),
+        )
+        lines += compute_wrapped(head, width, 4)
     return (*lines, BLANK) if lines else ()

@@ -1,7 +1,7 @@
 """Renders the end of a report: why cases could not be analysed, what was covered and replayed, and the totals."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ligerdiag.ending import Ending
 from ligerdiag.model.findings import Attribution, CutLoop, ReplayState, Severity, Verdict
@@ -47,13 +47,25 @@ _LEAVE_UNKNOWN = frozenset(rule.id for rule in RULES if rule.explains is Verdict
 _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
-def render_trouble(case: CaseReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines on why a case is unexpected, contradicts itself or could not be analysed, with the end of the
-    worker's log.
-
-    Returns nothing for any other case.
+def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of the
+    worker's log; once for all targets of a case on which it is the same.
     """
-    where = f"`{case.id}` on {case.target}"
+    groups: dict[tuple[object, ...], list[CaseReport]] = {}
+    for case in cases:
+        same = (case.id, case.status, case.mismatch, case.error, case.log_tail, case.disagreements)
+        groups.setdefault(same, []).append(case)
+    return tuple([line for group in groups.values() for line in _render_trouble(group, width, verbose)])
+
+
+def name_targets(case_id: str, targets: Sequence[str]) -> str:
+    """Returns a case and its targets as text, such as "`flce[hidden]` on a100 and h100"."""
+    return f"`{case_id}` on {join_words(targets)}"
+
+
+def _render_trouble(group: Sequence[CaseReport], width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns the lines on one case; empty if it has no trouble. group: its reports on targets that have the same one."""
+    case, where = group[0], name_targets(group[0].id, [one.target for one in group])
     match case.status:
         case Status.UNEXPECTED:
             head = (Span("unexpected", Style.BAD), Span(f": {where}: {case.mismatch}"))
@@ -376,8 +388,10 @@ def _explain_undecidable(case: CaseReport) -> str:
     undecidable = find_undecidable(case.outputs, case.findings)
     if case.outputs and not undecidable:
         return _explain_unknown(case)
-    outputs = case.replay.outputs if case.replay is not None else {}
-    undecided = {name for name, numbers in outputs.items() if numbers.attribution is Attribution.UNDECIDED}
+    undecided = set[str]()
+    if case.replay is not None:
+        replayed = case.replay.outputs.items()
+        undecided = {name for name, numbers in replayed if numbers.attribution is Attribution.UNDECIDED}
     if not is_undecidable(case.outputs, case.findings) and (not undecided or not undecided <= undecidable.keys()):
         return ""
     names = [name for name in undecidable if name in undecided] or list(undecidable)
@@ -392,7 +406,7 @@ def _explain_unknown(case: CaseReport) -> str:
     """
     found = [one for one in case.findings if one.rule in _LEAVE_UNKNOWN]
     unknown = {name for one in found for name in one.outputs if case.outputs.get(name) is Verdict.UNKNOWN}
-    if unknown != case.outputs.keys():
+    if unknown != set(case.outputs):
         return ""
     names = "the output is" if len(unknown) == 1 else "the outputs are"
     reasons = dict.fromkeys(f"{one.message} ({one.rule})" for one in found)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import cuda.tile as ct
+import jax
 import jax.numpy as jnp
 from cuda.tile.jax import InputOutput, OutputPlaceholder, cutile_call
 
@@ -69,6 +70,27 @@ def by_index(places: Any, x: Any) -> Any:
     return {"made": made, "x": h + 1, "total": total + 1}
 
 
+def unused(x: Any) -> Any:
+    """Calls the kernel for its effect alone: XLA removes the call."""
+    h = x * 3
+    _call_hidden(h)
+    return {"sum": h + 1}
+
+
+@jax.custom_vjp
+def _sum_sines(h: Any) -> Any:
+    return _call_hidden(h).sum()
+
+
+_sum_sines.defvjp(lambda h: (_sum_sines(h), h), lambda h, gradient: (h * gradient,))
+
+
+def checkpointed(x: Any) -> Any:
+    """The backward pass computes `h` again, and means the contents that the kernel leaves there: JAX drops that call."""
+    total, gradient = jax.value_and_grad(jax.checkpoint(lambda x: _sum_sines(x * 3)))(x)
+    return {"total": total, "gradient": gradient}
+
+
 VECTOR = Arg(shape=(64,))
 PLACES = Arg(shape=(64,), dtype="int32")
 MATRIX = Arg(shape=(128, 128), dtype="float16")
@@ -85,4 +107,6 @@ CASES = (
         name="second_operand", function=second_operand, args=(MATRIX, MATRIX), expected={"right": "stale", "*": "fresh"}
     ),
     Case(name="by_index", function=by_index, args=(PLACES, VECTOR), expected={"total": "stale", "*": "fresh"}),
+    Case(name="unused", function=unused, args=(VECTOR,), expected={"sum": "stale"}),
+    Case(name="checkpointed", function=checkpointed, args=(VECTOR,), expected={"gradient": "stale", "*": "fresh"}),
 )
