@@ -77,7 +77,7 @@ class VariedCure:
     is_defining: bool = False
     """Whether the cure gives outputs a value that have no defined one without it."""
     keeps_program: bool = False
-    """Whether the function stays as it is, and only its compile or its memory changes."""
+    """Whether the function is unchanged, and only its compile or its memory changes."""
     advise: Callable[[Sequence[Finding]], str] = lambda _: ""
     """Returns the step that the user has to take besides the diff."""
 
@@ -234,7 +234,7 @@ def fix_case(
 
 def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
-    place to save memory, and the case's arrays may be small ones that stand for large ones.
+    place to save memory, and the arrays of a case are often smaller than those of the program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
