@@ -261,6 +261,7 @@ class _Search:
         on_progress: OnProgress | None,
     ) -> None:
         self._case, self._options = case, options
+        self._originals: dict[Path, bytes] = {}
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
         again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
@@ -316,18 +317,20 @@ class _Search:
         return best
 
     def _make_project(self) -> Project:
-        return Project(root=Path(self._case.source.root), roots=self._roots)
+        return Project(root=Path(self._case.source.root), roots=self._roots, originals=self._originals)
 
     def _make_attempt(
         self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
     ) -> Attempt:
-        diff = render_diff(texts)
+        originals = {path: self._originals[path] for path in texts}
+        diff = render_diff(texts, originals)
         return Attempt(
             cure=cure.name,
             is_safe=cure.is_safe,
             proof=judgement.proof,
             reason=judgement.reason,
             files=texts,
+            originals=originals,
             diff=diff,
             changed_lines=_count_changed(diff),
             verdicts={one.target: one.outputs for one in judgement.reports},
@@ -423,13 +426,14 @@ def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]
     return list(sites.values())
 
 
-def render_diff(texts: Texts) -> str:
+def render_diff(texts: Texts, originals: Texts | None = None) -> str:
     """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
-    each file; the old one is on the disk.
+    each file. originals: the old one; None if it is on the disk.
     """
     parts: list[str] = []
     for path, text in sorted(texts.items()):
-        old, new = path.read_bytes().decode("utf-8"), text.decode("utf-8")
+        before = path.read_bytes() if originals is None else originals[path]
+        old, new = before.decode("utf-8"), text.decode("utf-8")
         name = compute_near(str(path)).lstrip("/")
         for line in unified_diff(
             old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=3

@@ -24,11 +24,11 @@ class UnrelatedCureError(CannotFixError):
 class SourceFile:
     """A file of the user's project with pending changes. Positions and parents are those of the original text."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises CannotFixError if the file cannot be read or parsed."""
+    def __init__(self, path: Path, text: bytes | None = None) -> None:
+        """text: the text of the file; None to read it. Raises CannotFixError if the file cannot be read or parsed."""
         self.path = path
         try:
-            self.original = path.read_bytes()
+            self.original = path.read_bytes() if text is None else text
             self.module = cst.parse_module(self.original)
         except (OSError, cst.ParserSyntaxError, UnicodeDecodeError) as error:
             raise CannotFixError(f"`{compute_near(str(path))}` cannot be parsed: {error}".splitlines()[0]) from error
