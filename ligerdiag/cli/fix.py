@@ -210,16 +210,21 @@ def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
         done: list[Path] = []
         try:
             for path, text in fix.best.files.items():
-                mode = path.stat().st_mode
-                write_atomically(path, text)
-                path.chmod(mode & 0o7777)
+                _replace_text(path, text)
                 done.append(path)
         except BaseException:
             for path in done:
-                write_atomically(path, fix.best.originals[path])
+                _replace_text(path, fix.best.originals[path])
             raise
         written.add(fix.case_id)
     return written
+
+
+def _replace_text(path: Path, text: bytes) -> None:
+    """Writes a file at once, and keeps its permissions."""
+    mode = path.stat().st_mode
+    write_atomically(path, text)
+    path.chmod(mode & 0o7777)
 
 
 def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:
