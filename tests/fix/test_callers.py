@@ -82,6 +82,8 @@ def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], ad
         (["if s:", "    saved = h", "t = f(h, s)", "return saved"], "saved", 2),
         (["saved = h if s else s", "t = f(h, s)", "return saved"], "saved", 1),
         (["h = jnp.asarray(k)", "t = f(h, s)", "return t + k"], "k", 1),
+        (["kept = same(h)", "t = f(h, s)", "return t + kept"], "kept", 1),
+        (["h = same(k)", "t = f(h, s)", "return t + k"], "k", 1),
         (["state = State(h=h)", "t = f(h, s)", "return state"], "state", 1),
         (["def inner():", "    return f(h, s)", "return inner() + h"], "h", 3),
         (["t = f(self.h, s)", "return t"], "self.h", 1),
@@ -89,7 +91,7 @@ def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], ad
     ],
 )
 def test_a_name_that_cannot_be_assigned_refuses_the_cure(body: list[str], text: str, line: int, tmp_path: Path) -> None:
-    program = f"{F}def g(self, h, s, k=0):\n{indent(*body)}"
+    program = f"{F}def g(self, h, s, k=0):\n{indent(*body)}\n\ndef same(z):\n    return z\n"
     for depth in (0, 1, 2):
         with pytest.raises(CannotFixError) as error:
             change(tmp_path, program, depth)
