@@ -403,7 +403,8 @@ def _may_return_argument(file: SourceFile, name: str) -> bool:
     for function in file.find(cst.FunctionDef):
         if not name or function.name.value != name:
             continue
-        parameters = {one.name.value for one in file.find(cst.Param, function.params)}
+        listed = [one.name for one in file.find(cst.Param, function.params)]
+        parameters = {one.value for one in listed if not list_assignments(file, find_variable(file, one, one.value))}
         for statement in file.find(cst.Return, function):
             value = statement.value
             parts = [one.value for one in value.elements] if isinstance(value, cst.Tuple | cst.List) else [value]
