@@ -231,13 +231,14 @@ def fix_case(
     return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
+def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
     place to save memory, and the arrays of a case are often smaller than those of the program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
         attempt.proof is not Proof.PROVED,
+        not any(attempt.verdicts.values()),
         not attempt.is_safe,
         len(attempt.left),
         max((max(cost, 0) for cost in costs), default=0),
