@@ -29,7 +29,7 @@ from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zero
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
+from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.variants import ListVariants
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
@@ -125,6 +125,12 @@ VARIED = (
         name="traced-zeros",
         about="zeros that wait for a value of the loop, so that JAX does not move them out of it",
         list_variants=list_traced_zeros,
+    ),
+    VariedCure(
+        name="filled",
+        about="zeros in memory that a kernel reads before anybody has written it",
+        list_variants=list_filled,
+        is_defining=True,
     ),
     VariedCure(
         name="one-alias", about="each operand and each output in one alias at most", list_variants=list_fewer_aliases
