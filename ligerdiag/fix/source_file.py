@@ -139,19 +139,20 @@ class SourceFile:
         does not know it.
         """
         parent, _, last = module.rpartition(".")
-        for statement in self.find(cst.Import):
-            for alias in statement.names:
-                name = self.module.code_for_node(alias.name)
-                if name == module and alias.asname is not None:
-                    return self.module.code_for_node(alias.asname.name)
-                if name == module or module.startswith(f"{name}."):
-                    return module if alias.asname is None else module.replace(name, _read_alias(alias), 1)
+        imported = [alias for statement in self.find(cst.Import) for alias in statement.names]
+        for alias in imported:
+            if self.module.code_for_node(alias.name) == module and alias.asname is not None:
+                return self.module.code_for_node(alias.asname.name)
         for statement in self.find(cst.ImportFrom):
             if statement.module is None or isinstance(statement.names, cst.ImportStar):
                 continue
             for alias in statement.names:
                 if self.module.code_for_node(statement.module) == parent and alias.evaluated_name == last:
                     return alias.evaluated_alias or last
+        for alias in imported:
+            name = self.module.code_for_node(alias.name)
+            if name == module or module.startswith(f"{name}."):
+                return module if alias.asname is None else module.replace(name, _read_alias(alias), 1)
         self.add_import("import jax.numpy as jnp" if module == "jax.numpy" else f"import {module}")
         return "jnp" if module == "jax.numpy" else module
 
