@@ -30,7 +30,6 @@ from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
-from ligerdiag.fix.variants import ListVariants
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
@@ -47,6 +46,8 @@ _FIRST_WITHOUT_POINTERS = (0, 4)
 """The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
 
 type Apply = Callable[[Project, Sequence[CallSite], Circumstances], None]
+type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[Texts]]]
+"""Returns the changed texts of each form of a cure, in batches: a batch is judged if none of the batches before it helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class Cure:
     """Whether callers may have to use another value."""
     same_as: str = ""
     """Name of the cure that this one spells differently; empty if there is none."""
+    advice: str = ""
+    """The step that the user has to take besides the diff; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,7 @@ CURES = (
         about="the declared alias, in a `jax.shard_map`: each device calls the kernel on its own rows",
         apply=declare_in_shards,
         is_deep=True,
+        advice="where the program runs, `jax.set_mesh` has to give the mesh",
     ),
     Cure(
         name="barrier", about="an optimization barrier, at which later readers wait for the kernel", apply=tie_readers
@@ -361,7 +365,8 @@ class _Search:
                 [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
             )
             for (cure, texts), judgement in zip(made, judgements, strict=True):
-                attempts[cure.name] = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                attempts[cure.name] = replace(made_one, advice=cure.advice)
             if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts

@@ -45,11 +45,6 @@ class SourceFile:
         """Adds a change of this node of the tree; several changes of a node are made in the order in which they came."""
         self._changes.setdefault(node, []).append(change)
 
-    def forget_changes(self) -> None:
-        """Takes back all changes and imports."""
-        self._changes.clear()
-        self._imports.clear()
-
     def require_unchanged(self, node: cst.CSTNode) -> None:
         """Raises CannotFixError if the node already has a change that would meet another one."""
         if node in self._changes:
@@ -70,6 +65,23 @@ class SourceFile:
             place = _find_import_place(applied.body)
             applied = applied.with_changes(body=[*applied.body[:place], *new, *applied.body[place:]])
         return applied.bytes
+
+    def render_with(
+        self, changes: Sequence[tuple[cst.CSTNode, Change]], *, imports: Sequence[str] = ()
+    ) -> dict[Path, bytes]:
+        """Returns the file's path and its text with these changes and import lines alone, none of which stay; {} if that is
+        the text it has.
+        """
+        self._changes.clear()
+        self._imports.clear()
+        for node, change in changes:
+            self.change(node, change)
+        for line in imports:
+            self.add_import(line)
+        text = self.render()
+        self._changes.clear()
+        self._imports.clear()
+        return {} if text == self.original else {self.path: text}
 
     def find[Node: cst.CSTNode](self, kind: type[Node], within: cst.CSTNode | None = None) -> Iterator[Node]:
         """Yields the nodes of a kind in the order of the text. within: the node to search; None for the whole file."""

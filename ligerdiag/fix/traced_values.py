@@ -12,7 +12,6 @@ from ligerdiag.fix.definitions import find_function_at, list_parameters_of
 from ligerdiag.fix.other_cures import find_lax
 from ligerdiag.fix.records import Texts
 from ligerdiag.fix.source_file import CannotFixError, Change, SourceFile, UnrelatedCureError, get_name
-from ligerdiag.fix.variants import render_variant
 from ligerdiag.model.findings import Finding, SourceLine
 from ligerdiag.model.jobs import CaseSpec
 
@@ -60,7 +59,7 @@ def _list_barriers(project: Project, line: SourceLine) -> Iterator[Texts]:
             first = cst.SubscriptElement(cst.Index(cst.Integer("0")))
             return cst.Subscript(value=barrier, slice=[first])
 
-        yield render_variant(file, [(one, tie) for one in constants])
+        yield file.render_with([(one, tie) for one in constants])
 
 
 def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
@@ -100,7 +99,7 @@ def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -
         raise CannotFixError("the memory is not allocated in the function that calls the kernel")
     texts: dict[Path, bytes] = {}
     for file, listed in changes.items():
-        texts |= render_variant(file, listed)
+        texts |= file.render_with(listed)
     return [[texts]]
 
 
@@ -154,7 +153,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 )
                 return wrap(changed, column, file.width)
 
-            return [[render_variant(file, [(declared[0], drop)])]]
+            return [[file.render_with([(declared[0], drop)])]]
     raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")
 
 

@@ -13,10 +13,9 @@ from ligerdiag.fix.case_arguments import (
     list_flags,
     list_kept_arguments,
 )
-from ligerdiag.fix.cure_search import render_diff
+from ligerdiag.fix.cure_search import ListVariants, render_diff
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
-from ligerdiag.fix.variants import ListVariants
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.jobs import CaseSpec, Source
