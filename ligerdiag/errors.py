@@ -115,10 +115,20 @@ def describe_fault(fault: BaseException) -> str:
 _IMPORTS = "imports start at the nearest folder with a pyproject.toml, else with .git; PYTHONPATH adds others"
 
 
+_NO_GPU = ("cuInit(device) failed", "Unsupported GPU device kind: cpu")
+"""Parts of the errors of jax-triton 0.3 and 0.4 where it asks for the machine's GPU and there is none."""
+_LOWERED_HERE = (
+    "outside of the compile for a target, jax-triton asks this machine's GPU for its compute capability, and there is none:"
+    " pass `compute_capability=90` to `triton_call`, or give ligerdiag the function instead of lowering it"
+)
+
+
 def _name_extra(fault: BaseException) -> str:
     module = (fault.name or "").partition(".")[0] if isinstance(fault, ModuleNotFoundError) else ""
     if module in _EXTRAS:
         return f": `pip install 'ligerdiag[{_EXTRAS[module]}]'` installs it"
+    if any(one in str(fault) for one in _NO_GPU):
+        return f": {_LOWERED_HERE}"
     return f" ({_IMPORTS})" if module else ""
 
 

@@ -92,6 +92,31 @@ def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
     )
 
 
+def shift(call: cst.Call, indentation: int, column: int, moved: int) -> cst.Call:
+    """Returns the call with the lines of its arguments moved, if they are aligned with the first argument.
+
+    indentation: that of the statement. column: that of the call in its line. moved: number of characters by which the
+    call has moved to the right.
+    """
+    first = column + len(cst.Module(body=()).code_for_node(call.with_changes(args=()))) - 1
+
+    def move(space: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
+        if not isinstance(space, cst.ParenthesizedWhitespace):
+            return space
+        width = len(space.last_line.value)
+        if width + (indentation if space.indent else 0) != first or width + moved < 0:
+            return space
+        return space.with_changes(last_line=cst.SimpleWhitespace(" " * (width + moved)))
+
+    args = [
+        one.with_changes(comma=one.comma.with_changes(whitespace_after=move(one.comma.whitespace_after)))
+        if isinstance(one.comma, cst.Comma)
+        else one
+        for one in call.args
+    ]
+    return call.with_changes(args=args)
+
+
 def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression:
     """Returns a tuple or list with more elements at its end, given as source texts."""
     assert isinstance(value, cst.Tuple | cst.List)

@@ -12,13 +12,15 @@ import libcst as cst
 from ligerdiag.fix.forwarded_calls import Forwarding, find_forwarding
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
-from ligerdiag.source_text import is_below
+from ligerdiag.source_text import compute_near, is_below
 
 OUTPUT_KEYWORDS = ("out_shape", "out_type", "outputs")
 ALIASES = "input_output_aliases"
 TRITON_CALL, PALLAS_CALL, CURED_CALL = "triton_call", "pallas_call", "call_in_place"
 _MOST_FILES = 3000
 """Greatest number of files of a project that are searched for callers."""
+_MOST_PACKAGES = 4
+"""Number of modules by which a name may be passed on, from `__init__.py` to `__init__.py`."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
 
 
@@ -30,7 +32,12 @@ class Project:
     """The folder from which the case's imports start."""
     roots: tuple[str, ...]
     """Real paths of the folders whose files may be changed."""
+    originals: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    """The texts of the files as they were first read, which all cures of a search change."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
+    _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
+    _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
+    _texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
     def load(self, name: str) -> SourceFile:
         """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another
@@ -44,11 +51,12 @@ class Project:
                 f"`{path}` belongs to an installed package: the change belongs there, or call it otherwise"
             )
         if path.suffix != ".py" or not is_below(str(path), self.roots):
-            raise CannotFixError(f"`{path}` is not a Python file of this project")
+            raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
         if path not in self.files:
-            loaded = SourceFile(path)
+            loaded = SourceFile(path, self.originals.get(path))
+            self.originals[path] = loaded.original
             if re.search(rb"(?i)@generated|\bdo not edit\b", loaded.original[:2000]):
-                raise CannotFixError(f"`{path.name}` is generated: change the program that writes it")
+                raise CannotFixError(f"`{compute_near(str(path))}` is generated: change the program that writes it")
             self.files[path] = loaded
         return self.files[path]
 
@@ -67,33 +75,62 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function `name` of the file `home`: `home` itself, and those that import it
-        from a module of that file's name.
+        """Returns the files that may use the function or class `name` of the file `home`: `home` itself, and those that
+        import it, from there or from a package that passes it on.
         """
-        module, users = home.path.stem if home.path.stem != "__init__" else home.path.parent.name, [home]
-        for path in self.list_files():
-            real = Path(os.path.realpath(path))
-            if real == home.path:
-                continue
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
-            if not re.search(rf"\b{re.escape(name)}\b", text) or not re.search(rf"\b{re.escape(module)}\b", text):
-                continue
-            file = self.load(str(real))
-            if _imports(file, name, module):
-                users.append(file)
-        return users
+        key = (name, home.path)
+        if key not in self._users:
+            self._users[key] = [home, *(self.load(str(one)) for one in self._list_importing(name, home))]
+        return self._users[key]
+
+    def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
+        """Returns the last names of the modules from which `name` of the file `home` can be imported."""
+        self.find_users(name, home)
+        return self._modules[name, home.path]
+
+    def _list_importing(self, name: str, home: SourceFile) -> Iterator[Path]:
+        module = home.path.stem if home.path.stem != "__init__" else home.path.parent.name
+        modules, found = {module}, set[Path]()
+        for _ in range(_MOST_PACKAGES):
+            before = len(modules)
+            for path, text in self._read_texts():
+                if path == home.path or not re.search(rf"\b{re.escape(name)}\b|\bimport\s*\(?\s*\*", text):
+                    continue
+                if not any(re.search(rf"\b{re.escape(one)}\b", text) for one in modules):
+                    continue
+                file = self.load(str(path))
+                if any(_imports(file, name, one) for one in modules):
+                    found.add(path)
+                    modules.add(path.parent.name if path.stem == "__init__" else path.stem)
+            if len(modules) == before:
+                break
+        self._modules[name, home.path] = frozenset(modules)
+        return iter(sorted(found))
+
+    def _read_texts(self) -> list[tuple[Path, str]]:
+        if not self._texts:
+            for path in self.list_files():
+                try:
+                    self._texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
+                except (OSError, UnicodeDecodeError):
+                    continue
+        return self._texts
 
 
 def _imports(file: SourceFile, name: str, module: str) -> bool:
     for statement in file.find(cst.ImportFrom):
-        if statement.module is None or isinstance(statement.names, cst.ImportStar):
+        if statement.module is None:
             continue
-        if get_name(statement.module) == module and any(one.evaluated_name == name for one in statement.names):
+        if get_name(statement.module) != module:
+            continue
+        if isinstance(statement.names, cst.ImportStar) or any(one.evaluated_name == name for one in statement.names):
             return True
-    return any(get_name(one.value) == module and one.attr.value == name for one in file.find(cst.Attribute))
+    modules = {module}
+    for kind in (cst.Import, cst.ImportFrom):
+        for statement in file.find(kind):
+            if not isinstance(statement.names, cst.ImportStar):
+                modules |= {one.evaluated_alias or module for one in statement.names if get_name(one.name) == module}
+    return any(get_name(one.value) in modules and one.attr.value == name for one in file.find(cst.Attribute))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -159,7 +196,9 @@ class CallSite:
     @property
     def callee(self) -> str:
         """The name by which the kernel is called."""
-        return TRITON_CALL if self.forwarding is None else self.forwarding.name
+        if self.forwarding is not None:
+            return self.forwarding.name
+        return TRITON_CALL if self.is_pallas else get_name(self.call.func)
 
     def list_operands(self, call: cst.Call | None = None) -> list[cst.Arg]:
         """Returns the operands that are passed by position. call: another call of the same function."""
@@ -226,18 +265,39 @@ def _find_forwarded(project: Project, site: CallSite, caller: SourceLine) -> Cal
     return replace(site, file=file, call=found[0], statement=file.find_statement(found[0]), forwarding=forwarding)
 
 
+def list_call_names(file: SourceFile) -> set[str]:
+    """Returns the names by which a file calls `triton_call`: its own, `from jax_triton import triton_call as call`,
+    `call = partial(jt.triton_call, grid=(8,))`.
+    """
+    names = {TRITON_CALL}
+    for statement in file.find(cst.ImportFrom):
+        if not isinstance(statement.names, cst.ImportStar):
+            names |= {
+                one.evaluated_alias or TRITON_CALL for one in statement.names if one.evaluated_name == TRITON_CALL
+            }
+    for one in file.find(cst.Assign):
+        value = one.value
+        if isinstance(value, cst.Call) and get_name(value.func) == "partial":
+            given = [argument for argument in value.args if argument.keyword is None]
+            value = given[0].value if len(given) == 1 else value
+        if get_name(value) in names:
+            names |= {get_name(target.target) for target in one.targets} - {""}
+    return names
+
+
 def _find_call(file: SourceFile, line: int) -> cst.Call:
     """Returns the innermost call of a kernel around the line."""
     found: list[cst.Call] = []
+    names = list_call_names(file)
     for call in file.find(cst.Call):
         inner = get_name(call.func.func) if isinstance(call.func, cst.Call) else ""
-        if get_name(call.func) != TRITON_CALL and inner != PALLAS_CALL:
+        if get_name(call.func) not in names and inner != PALLAS_CALL:
             continue
         first, last = file.get_lines(call)
         if first <= line <= last:
             found.append(call)
     if not found:
-        where = f"{file.path.name}:{line}"
+        where = f"{compute_near(str(file.path))}:{line}"
         raise CannotFixError(
             f"no `{TRITON_CALL}` or `{PALLAS_CALL}(...)(...)` is written out at {where}: change the call there"
         )

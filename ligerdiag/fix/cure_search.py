@@ -24,8 +24,9 @@ from ligerdiag.fix.case_arguments import (
     list_kept_arguments,
 )
 from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
-from ligerdiag.fix.declared_aliases import NO_CALLER, Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
+from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
@@ -271,6 +272,7 @@ class _Search:
         on_progress: OnProgress | None,
     ) -> None:
         self._case, self._options = case, options
+        self._originals: dict[Path, bytes] = {}
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
         again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
@@ -326,18 +328,20 @@ class _Search:
         return best
 
     def _make_project(self) -> Project:
-        return Project(root=Path(self._case.source.root), roots=self._roots)
+        return Project(root=Path(self._case.source.root), roots=self._roots, originals=self._originals)
 
     def _make_attempt(
         self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
     ) -> Attempt:
-        diff = render_diff(texts)
+        originals = {path: self._originals[path] for path in texts}
+        diff = render_diff(texts, originals)
         return Attempt(
             cure=cure.name,
             is_safe=cure.is_safe,
             proof=judgement.proof,
             reason=judgement.reason,
             files=texts,
+            originals=originals,
             diff=diff,
             changed_lines=_count_changed(diff),
             verdicts={one.target: one.outputs for one in judgement.reports},
@@ -354,10 +358,14 @@ class _Search:
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
             made: list[tuple[Cure, dict[Path, bytes]]] = []
+            is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
-                    made.append((cure, self._apply(cure, places, hazards, depth)))
+                    texts = self._apply(cure, places, hazards, depth)
+                    if cure.name not in attempts or attempts[cure.name].files != texts:
+                        made.append((cure, texts))
                 except CannotFixError as error:
+                    is_unreached = is_unreached or isinstance(error, UnreachedCallerError)
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
                     attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
@@ -367,7 +375,7 @@ class _Search:
             for (cure, texts), judgement in zip(made, judgements, strict=True):
                 made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
                 attempts[cure.name] = replace(made_one, advice=cure.advice)
-            if not made or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
+            if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
 
@@ -375,9 +383,9 @@ class _Search:
         """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
         if earlier is None:
             return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
-        if earlier.proof is Proof.NOT_APPLICABLE or reason == NO_CALLER or reason in earlier.reason:
+        if reason in earlier.reason:
             return earlier
-        return replace(earlier, reason=f"{earlier.reason}; and {reason}")
+        return replace(earlier, reason=f"{earlier.reason.partition('; and ')[0]}; and {reason}")
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
@@ -430,13 +438,14 @@ def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]
     return list(sites.values())
 
 
-def render_diff(texts: Texts) -> str:
+def render_diff(texts: Texts, originals: Texts | None = None) -> str:
     """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
-    each file; the old one is on the disk.
+    each file. originals: the old one; None if it is on the disk.
     """
     parts: list[str] = []
     for path, text in sorted(texts.items()):
-        old, new = path.read_bytes().decode("utf-8"), text.decode("utf-8")
+        before = path.read_bytes() if originals is None else originals[path]
+        old, new = before.decode("utf-8"), text.decode("utf-8")
         name = compute_near(str(path)).lstrip("/")
         for line in unified_diff(
             old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=3

@@ -21,7 +21,7 @@ from ligerdiag.fix.call_arguments import (
     parse_argument,
     replace_argument,
 )
-from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, CallSite, Project, Written
+from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, TRITON_CALL, CallSite, Project, Written
 from ligerdiag.fix.kernel_parameters import (
     add_pointers,
     list_kernel_names,
@@ -30,10 +30,9 @@ from ligerdiag.fix.kernel_parameters import (
     redirect_stores,
     require_kernel,
 )
-from ligerdiag.fix.results import NOWHERE, Handed, MakeCall, Returned, bind_results, find_handed, hand_up
+from ligerdiag.fix.results import MakeCall, Returned, bind_results, hand_up, plan
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
-NO_CALLER = "no caller can read the new contents"
 IMPORT = "from ligerdiag.in_place import call_in_place"
 
 
@@ -125,6 +124,14 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     return replace(site, file=file, call=call, statement=file.find_statement(call), written=tuple(written))
 
 
+def _is_plain(site: CallSite) -> bool:
+    """Returns whether the call is one of `triton_call` itself, without keywords that a `partial` adds."""
+    partials = [one for one in site.file.find(cst.Call) if get_name(one.func) == "partial"]
+    return site.callee == TRITON_CALL or not any(
+        get_name(argument.value) == TRITON_CALL for one in partials for argument in one.args
+    )
+
+
 def _find_outputs(site: CallSite) -> Returned:
     """Returns what the call returns: it depends on the form in which the outputs are declared."""
     place = site.find_outputs_argument()
@@ -214,7 +221,7 @@ def _add_outputs(
 def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> None:
     if site.find_keyword(ALIASES) is not None:
         raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
-    if site.forwarding is not None:
+    if site.forwarding is not None or not _is_plain(site):
         raise CannotFixError(f"the kernel is called through `{site.callee}`{site.file.render_place(site.call)}")
     outputs = _find_outputs(site)
     entries: list[str] = []
@@ -238,18 +245,6 @@ def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> No
     _bind(project, site, given, outputs, make, is_tuple=True)
 
 
-def _is_read_later(site: CallSite, written: Written) -> bool:
-    """Returns whether the function of the call may read the overwritten variable after the call."""
-    if not written.name:
-        return False
-    file, function = site.file, site.file.find_function(site.call)
-    looped = any(isinstance(one, cst.For | cst.While) for one in file.list_parents(site.call))
-    first, _ = file.get_lines(site.statement)
-    inside = set(file.find(cst.Name, site.call))
-    places = [one for one in file.find(cst.Name, function) if one.value == written.name and one not in inside]
-    return looped or any(file.get_lines(one)[0] >= first for one in places)
-
-
 def _bind(
     project: Project,
     site: CallSite,
@@ -259,20 +254,14 @@ def _bind(
     *,
     is_tuple: bool = False,
 ) -> None:
-    names = [one.name if given.depth or _is_read_later(site, one) else NOWHERE for one in site.written]
+    """Gives names to the new contents that the changed call returns, in its function and in the callers that read them."""
+    plans = [
+        plan(project, site.file, site.call, one.argument.value, writer=site.kernel, depth=given.depth)
+        for one in site.written
+    ]
+    names = [one.name for one in plans]
     if outputs is Returned.NOTHING and len(names) == 1 and is_tuple:
         names = [f"({names[0]},)"]
-    bind_results(site.file, site.call, make, outputs, names)
-    found = find_handed(site.file, site.call, [one.name for one in site.written if one.name])
-    level = [] if found is None else [found]
-    for _ in range(given.depth):
-        if not level:
-            raise CannotFixError(NO_CALLER)
-        done: dict[tuple[object, tuple[str, ...]], None] = {}
-        further: list[Handed] = []
-        for handed in level:
-            key = (handed.function, handed.parameters)
-            if key not in done:
-                done[key] = None
-                further += hand_up(project, handed)
-        level = further
+    after = [line for one in plans for line in one.after]
+    bind_results(site.file, site.call, make, outputs, names, after=(lambda _: after) if after else None)
+    hand_up(project, site.file, site.call, plans, given.depth)

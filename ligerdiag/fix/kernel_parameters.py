@@ -3,7 +3,7 @@
 import libcst as cst
 
 from ligerdiag.fix.call_arguments import insert
-from ligerdiag.fix.call_site import CallSite, Project, list_parameters
+from ligerdiag.fix.call_site import CallSite, Project, list_call_names, list_parameters
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
@@ -35,7 +35,7 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
             call = next((one for one in parents if isinstance(one, cst.Call)), None)
             if call is site.options:
                 continue
-            if call is None or get_name(call.func) != site.callee:
+            if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
                 raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
             found.append((file, call))
     return found
@@ -91,6 +91,8 @@ def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
     for reference in list(file.find(cst.Name, function.body)):
         if reference.value not in pointers:
             continue
+        if _is_type(file, reference):  # equal for the new pointer
+            continue
         call, pointer = None, False
         child: cst.CSTNode = reference
         for parent in file.list_parents(reference):
@@ -110,6 +112,12 @@ def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
         if operation != "store":
             raise CannotFixError(f"the kernel updates `{reference.value}` by `{operation}`{file.render_place(call)}")
         file.change(reference, lambda node: node.with_changes(value=pointers[node.value]))  # type: ignore[attr-defined]
+
+
+def _is_type(file: SourceFile, reference: cst.Name) -> bool:
+    """Returns whether a pointer is read for its type alone, as by `x_ptr.dtype.element_ty`."""
+    parent = next(file.list_parents(reference))
+    return isinstance(parent, cst.Attribute) and parent.value is reference and parent.attr.value in ("dtype", "type")
 
 
 def list_kernel_names(site: CallSite) -> list[str]:

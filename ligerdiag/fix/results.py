@@ -1,17 +1,24 @@
 """Gives names to what a changed call returns in addition, in the function of the call and in its callers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 import libcst as cst
 
-from ligerdiag.fix.call_arguments import append_element, make_tuple, wrap
+from ligerdiag.fix.call_arguments import append_element, make_tuple, shift, wrap
 from ligerdiag.fix.call_site import Project
-from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
-
-NOWHERE = "_"
-"""The name of a value that nobody reads."""
+from ligerdiag.fix.readers.array_names import NOWHERE, NewContents, plan_new_contents
+from ligerdiag.fix.readers.callers import (
+    Caller,
+    Handed,
+    UnreachedCallerError,
+    changes_results,
+    find_argument,
+    find_reader,
+    list_callers,
+    name_function,
+)
+from ligerdiag.fix.source_file import CannotFixError, SourceFile
 
 type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
@@ -100,7 +107,12 @@ def _wrap(file: SourceFile, statement: cst.CSTNode, assign: cst.Assign | cst.Exp
     if not isinstance(assign.value, cst.Call):
         return assign
     before = len(file.module.code_for_node(assign.with_changes(value=cst.Name("x")))) - 1
-    return assign.with_changes(value=wrap(assign.value, file.get_column(statement) + before, file.width))
+    indentation = file.get_column(statement)
+    call = assign.value
+    if isinstance(statement, cst.SimpleStatementLine) and isinstance(own := statement.body[0], cst.Assign | cst.Expr):
+        old = file.get_column(own.value)
+        call = shift(call, indentation, old, indentation + before - old)
+    return assign.with_changes(value=wrap(call, indentation + before, file.width))
 
 
 def _surround(
@@ -150,66 +162,78 @@ def _take_out(
     return results
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
-    """A function that has to return the new contents of some of its arguments."""
+def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
+    """Gives the new contents of parameters of the function of a call to the callers that may read them.
 
-    file: SourceFile
-    function: cst.FunctionDef
-    parameters: tuple[str, ...]
-
-
-def find_handed(file: SourceFile, node: cst.CSTNode, names: Sequence[str]) -> Handed | None:
-    """Returns the function around a call whose callers may read the variables `names` after the call, because they are
-    its parameters; None if no caller can.
+    plans: where the new contents of each overwritten argument go. depth: number of callers, from the innermost one, that
+    may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a function
+    cannot return more.
     """
-    function = file.find_function(node)
+    function = file.find_function(call)
     if function is None:
-        return None
-    own = _list_parameters(function)
-    handed = tuple(name for name in names if name in own)
-    return Handed(file=file, function=function, parameters=handed) if handed else None
+        return
+    parameters = tuple(dict.fromkeys(name for plan in plans for name in plan.parameters))
+    containers = tuple(dict.fromkeys(name for plan in plans for name in plan.containers))
+    if not parameters and not containers:
+        return
+    whole = Handed(file=file, function=function, parameters=parameters, containers=containers)
+    if depth == 0:
+        if reason := find_reader(project, whole, _MOST_CALLERS):
+            raise UnreachedCallerError(reason)
+        return
+    if containers and (reason := find_reader(project, Handed(file=file, function=function, containers=containers), 3)):
+        raise CannotFixError(reason)
+    wanted = tuple(name for name in parameters if _is_wanted(project, file, function, name))
+    if wanted:
+        _return_more(project, Handed(file=file, function=function, parameters=wanted), depth)
 
 
-def _list_parameters(function: cst.FunctionDef) -> list[str]:
-    parts = function.params
-    return [one.name.value for one in (*parts.posonly_params, *parts.params, *parts.kwonly_params)]
+_MOST_CALLERS = 8
+"""Number of callers of callers that are searched for a reader."""
 
 
-def hand_up(project: Project, handed: Handed) -> list[Handed]:
-    """Makes a function return the new contents of its parameters, and its callers use them. Returns the callers whose
-    own callers may read them. Raises CannotFixError if the function is used in another way than by calls.
-    """
+def _is_wanted(project: Project, file: SourceFile, function: cst.FunctionDef, parameter: str) -> bool:
+    return bool(find_reader(project, Handed(file=file, function=function, parameters=(parameter,)), _MOST_CALLERS))
+
+
+def _return_more(project: Project, handed: Handed, depth: int) -> None:
+    """Makes a function return the new contents of its parameters, and its callers use them."""
     file, function = handed.file, handed.function
-    name = function.name.value
+    name = name_function(file, function)
     returned = _change_returns(file, function, handed.parameters)
-    users = project.find_users(name, file)
-    further: list[Handed] = []
-    for user in users:
-        for call in list_calls(user, name, function if user is file else None):
-            further += _change_caller(user, call, handed, returned)
-    return further
+    plans: dict[tuple[SourceFile, cst.FunctionDef], tuple[Caller, list[NewContents]]] = {}
+    for caller in list_callers(project, file, function):
+        if caller.call is None:
+            raise CannotFixError(
+                f"`{name}` would have to return more, but it is passed on{caller.file.render_place(caller.node)}"
+            )
+        made = _change_caller(project, caller, handed, returned, depth - 1)
+        outer = caller.file.find_function(caller.call)
+        if outer is not None:
+            plans.setdefault((caller.file, outer), (caller, []))[1].extend(made)
+    for caller, made in plans.values():
+        assert caller.call is not None
+        hand_up(project, caller.file, caller.call, made, depth - 1)
 
 
 def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str]) -> Returned:
-    if function.decorators and any(_changes_results(one) for one in function.decorators):
-        raise CannotFixError(
-            f"`{function.name.value}` would have to return more, and a decorator gives its results a meaning"
-            f"{file.render_place(function)}"
-        )
+    name, place = name_function(file, function), file.render_place(function)
+    if any(changes_results(one) for one in function.decorators):
+        raise CannotFixError(f"`{name}` would have to return more, and a decorator gives its results a meaning{place}")
+    if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
+        raise CannotFixError(f"`{name}` would have to return more, and it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
-        raise CannotFixError(f"`{function.name.value}` returns nothing{file.render_place(function)}")
+        raise CannotFixError(f"`{name}` returns nothing{place}")
     kinds: set[Returned] = set()
     for statement in statements:
+        file.require_unchanged(statement)
         if statement.value is None:
-            raise CannotFixError(f"`{function.name.value}` returns nothing{file.render_place(statement)}")
+            raise CannotFixError(f"`{name}` returns nothing{file.render_place(statement)}")
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
-        raise CannotFixError(
-            f"`{function.name.value}` returns one value here and several there{file.render_place(function)}"
-        )
+        raise CannotFixError(f"`{name}` returns one value here and several there{place}")
 
     def add(node: cst.CSTNode) -> cst.Return:
         assert isinstance(node, cst.Return)
@@ -225,56 +249,95 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
     return kinds.pop()
 
 
-def _changes_results(decorator: cst.Decorator) -> bool:
-    call = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
-    return get_name(call) not in ("jit", "named_call", "named_scope", "checkpoint", "remat", "staticmethod", "inline")
-
-
-def list_calls(file: SourceFile, name: str, function: cst.FunctionDef | None) -> list[cst.Call]:
-    """Returns the calls of a function in a file. function: its `def` if the file has it. Raises CannotFixError for any
-    other use of the function, which would get a result of another form.
-    """
-    calls: list[cst.Call] = []
-    called: set[cst.CSTNode] = set()
-    for call in file.find(cst.Call):
-        if get_name(call.func) == name:
-            calls.append(call)
-            called.add(call.func)
-    for reference in file.find(cst.Name):
-        if reference.value != name:
-            continue
-        parents = list(file.list_parents(reference))
-        if parents[0] is function or any(isinstance(one, cst.ImportFrom | cst.ImportAlias) for one in parents):
-            continue
-        own = reference if reference in called else parents[0]
-        if own in called:
-            continue
-        if isinstance(parents[0], cst.Attribute) and parents[0].attr is not reference:
-            continue
-        if isinstance(parents[0], cst.Arg) and parents[0].keyword is reference:
-            continue
-        raise CannotFixError(f"`{name}` would have to return more, but it is passed on{file.render_place(reference)}")
-    return calls
-
-
-def _change_caller(file: SourceFile, call: cst.Call, handed: Handed, returned: Returned) -> list[Handed]:
-    names: list[str] = []
-    order = _list_parameters(handed.function)
-    is_method = order[:1] == ["self"]
-    if any(one.star for one in call.args):
-        raise CannotFixError(f"the arguments of the call are unpacked with `*`{file.render_place(call)}")
-    given = [one for one in call.args if one.keyword is None]
+def _change_caller(
+    project: Project, caller: Caller, handed: Handed, returned: Returned, depth: int
+) -> list[NewContents]:
+    """Makes a caller use what a function returns in addition. Returns where the new contents go."""
+    file, call = caller.file, caller.call
+    assert call is not None
+    name = name_function(handed.file, handed.function)
+    plans: list[NewContents] = []
     for parameter in handed.parameters:
-        place = order.index(parameter) - (1 if is_method else 0)
-        named = next((a for a in call.args if a.keyword is not None and a.keyword.value == parameter), None)
-        argument = named or (given[place] if place < len(given) else None)
-        value = None if argument is None else argument.value
-        if isinstance(value, cst.Subscript | cst.Attribute):
+        value = find_argument(caller, handed.function, parameter)
+        plans.append(NewContents() if value is None else plan(project, file, call, value, writer=name, depth=depth))
+    names = [one.name for one in plans]
+    after = [line for one in plans for line in one.after]
+    is_needed = any(one != NOWHERE for one in names)
+    target = _find_target(file, call)
+    if isinstance(target, cst.Expr) and not is_needed:
+        return plans
+    is_whole = isinstance(target, cst.Expr | cst.Tuple | cst.List) or (target is not None and returned is Returned.ONE)
+    if not is_needed and not is_whole:
+        _take_former(file, call, returned, len(names))
+        return plans
+    if target is None:
+        _require_no_earlier_read(file, call, names)
+    elif isinstance(target, cst.Name) and returned is Returned.SEQUENCE and _returns_tuple(handed):
+        after = [f"{target.value} = tuple({target.value})", *after]
+    bind_results(file, call, lambda node: node, returned, names, after=(lambda _: after) if after else None)
+    return plans
+
+
+def plan(
+    project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
+) -> NewContents:
+    """Returns where the new contents of an argument go. The function of the call hands them up if at least one of its
+    callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in `hand_up`.
+    """
+    found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
+    outer = file.find_function(call)
+    if outer is None or depth <= 0 or not any(_is_wanted(project, file, outer, one) for one in found.parameters):
+        return found
+    return plan_new_contents(file, call, value, writer=writer, hands_up=True)
+
+
+def _returns_tuple(handed: Handed) -> bool:
+    file, function = handed.file, handed.function
+    statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
+    return any(isinstance(one.value, cst.Tuple) for one in statements)
+
+
+def _require_no_earlier_read(file: SourceFile, call: cst.Call, names: Sequence[str]) -> None:
+    """Raises CannotFixError if the statement of a call reads a variable left of the call: such a read would come after the
+    call once that has a statement of its own.
+    """
+    for one in file.find(cst.Name, file.find_statement(call)):
+        if one is call or one in set(file.find(cst.Name, call)):
+            return
+        if one.value in names:
             raise CannotFixError(
-                f"`{handed.function.name.value}` would return new contents, and a caller passes it no variable"
-                f" that could take them{file.render_place(call)}"
+                f"`{one.value}` is read in the statement of the call, in front of it{file.render_place(call)}"
             )
-        names.append(value.value if isinstance(value, cst.Name) else NOWHERE)
-    bind_results(file, call, lambda node: node, returned, names)
-    found = find_handed(file, call, [one for one in names if one != NOWHERE])
-    return [] if found is None else [found]
+
+
+def _find_target(file: SourceFile, call: cst.Call) -> cst.CSTNode | None:
+    """Returns the left side of the assignment whose right side is the call; for a call that is a statement of its own,
+    that statement; None for any other call.
+    """
+    parent = next(file.list_parents(call))
+    match parent:
+        case cst.Expr():
+            return parent
+        case cst.Assign(targets=[cst.AssignTarget(target=target)]):
+            return target
+        case _:
+            return None
+
+
+def _take_former(file: SourceFile, call: cst.Call, returned: Returned, count: int) -> None:
+    """Makes an expression use what a call returned before the `count` additional results: `f(x)[0]`, `f(x)[:-1]`."""
+
+    def take(node: cst.CSTNode) -> cst.Subscript:
+        inner = _as_call(node)
+        if returned is Returned.ONE:
+            element = cst.Index(cst.Integer("0"))
+        else:
+            element = cst.Slice(lower=None, upper=cst.parse_expression(f"-{count}"))
+        return cst.Subscript(
+            value=inner.with_changes(lpar=(), rpar=()),
+            slice=[cst.SubscriptElement(element)],
+            lpar=inner.lpar,
+            rpar=inner.rpar,
+        )
+
+    file.change(call, take)

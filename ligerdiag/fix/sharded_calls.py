@@ -12,7 +12,7 @@ import libcst as cst
 
 from ligerdiag.fix.call_site import CallSite, Project
 from ligerdiag.fix.declared_aliases import Circumstances, declare
-from ligerdiag.fix.results import list_calls
+from ligerdiag.fix.readers.callers import list_callers
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
 
 
@@ -37,11 +37,13 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
             continue
         done.add(function)
         name = function.name.value
-        for user in project.find_users(name, site.file):
-            for call in list_calls(user, name, function if user is site.file else None):
-                if not call.args or any(one.keyword is not None or one.star for one in call.args):
-                    raise CannotFixError(f"`{name}` gets more than arrays by position{user.render_place(call)}")
-                _wrap(user, call, axis)
+        for caller in list_callers(project, site.file, function):
+            user, call = caller.file, caller.call
+            if call is None:
+                raise CannotFixError(f"`{name}` is passed on{user.render_place(caller.node)}")
+            if not call.args or any(one.keyword is not None or one.star for one in call.args):
+                raise CannotFixError(f"`{name}` gets more than arrays by position{user.render_place(call)}")
+            _wrap(user, call, axis)
     if not done:
         raise CannotFixError("the kernel is called in no function that could run on each device")
 

@@ -7,6 +7,8 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
+from ligerdiag.source_text import compute_near
+
 type Change = Callable[[cst.CSTNode], cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement]]
 """A function from a node, in which the changes of its children are made already, to what replaces it."""
 
@@ -22,14 +24,14 @@ class UnrelatedCureError(CannotFixError):
 class SourceFile:
     """A file of the user's project with pending changes. Positions and parents are those of the original text."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises CannotFixError if the file cannot be read or parsed."""
+    def __init__(self, path: Path, text: bytes | None = None) -> None:
+        """text: the text of the file; None to read it. Raises CannotFixError if the file cannot be read or parsed."""
         self.path = path
         try:
-            self.original = path.read_bytes()
+            self.original = path.read_bytes() if text is None else text
             self.module = cst.parse_module(self.original)
         except (OSError, cst.ParserSyntaxError, UnicodeDecodeError) as error:
-            raise CannotFixError(f"`{path}` cannot be parsed: {error}".splitlines()[0]) from error
+            raise CannotFixError(f"`{compute_near(str(path))}` cannot be parsed: {error}".splitlines()[0]) from error
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
         positions = wrapper.resolve(PositionProvider)
         self._positions = cast("dict[cst.CSTNode, CodeRange]", positions)
@@ -107,8 +109,8 @@ class SourceFile:
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
     def render_place(self, node: cst.CSTNode) -> str:
-        """Returns ` (FILE:LINE)`."""
-        return f" ({self.path.name}:{self.get_lines(node)[0]})"
+        """Returns ` (FILE:LINE)`, in which a file below the current directory is relative to it."""
+        return f" ({compute_near(str(self.path))}:{self.get_lines(node)[0]})"
 
     def list_parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yields the nodes around a node, innermost first."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ligerdiag.fix.records import Attempt, CaseFix, Cost, Proof
 from ligerdiag.model.findings import Verdict
+from ligerdiag.source_text import compute_near
 from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
 
 
@@ -41,7 +42,11 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.advice:
             yield f"  besides: {best.advice}"
         yield ""
-        yield best.diff.rstrip("\n") if not is_written else f"  changed: {join_words([str(p) for p in best.files])}"
+        yield (
+            best.diff.rstrip("\n")
+            if not is_written
+            else f"  changed: {join_words([compute_near(str(p)) for p in best.files])}"
+        )
         yield ""
     others = [one for one in fix.attempts if one is not best]
     if others:

@@ -47,6 +47,8 @@ class _Way:
     keyword: str
     text: str
     """Source of the value."""
+    place: int | None = None
+    """Number of the argument among those of the call, if it is passed by its position."""
     line: str = ""
     """Import that the text needs; empty if it needs none."""
     wish: int = 0
@@ -81,6 +83,8 @@ def _list_ways(project: Project, file: SourceFile, function: cst.FunctionDef, se
         seen.add(call)
         passed = {one.keyword.value: one for one in given if one.keyword is not None}
         callee = find_definition(project, file, target, cst.FunctionDef)
+        if callee is not None:
+            passed |= _list_positional(given, callee[1])
         names = dict.fromkeys(passed)
         if callee is not None and not any(one.star for one in given):
             names |= {one.name.value: None for one in list_parameters_of(callee[1]) if one.default is not None}
@@ -89,15 +93,30 @@ def _list_ways(project: Project, file: SourceFile, function: cst.FunctionDef, se
             now = "" if value is None else file.module.code_for_node(value)
             groups.setdefault((target, name, now), []).append(call)
     for (target, name, now), calls in groups.items():
-        _, given = find_target(calls[0])
-        argument = next((one for one in given if one.keyword is not None and one.keyword.value == name), None)
+        argument = _find_argument(project, file, calls[0], name)
         values = _list_values(project, file, function, target, name, None if argument is None else argument.value)
         if not values or not (_ABOUT_WRITES.search(name) or any(_ABOUT_WRITES.search(one) for one, _ in values)):
             continue
         for text, line in values:
             wish = _compute_wish(name, text)
             if text != now and wish is not None:
-                yield _Way(file=file, calls=tuple(calls), keyword=name, text=text, line=line, wish=wish)
+                place = None if argument is None or argument.keyword is not None else calls[0].args.index(argument)
+                yield _Way(file=file, calls=tuple(calls), keyword=name, text=text, place=place, line=line, wish=wish)
+
+
+def _list_positional(given: Sequence[cst.Arg], callee: cst.FunctionDef) -> dict[str, cst.Arg]:
+    """Returns the positional arguments by the names of their parameters, up to one with `*`."""
+    names = [one.name.value for one in list_parameters_of(callee)]
+    stars = [number for number, one in enumerate(given) if one.star or one.keyword is not None]
+    return dict(zip(names, given[: min(stars, default=len(given))], strict=False))
+
+
+def _find_argument(project: Project, file: SourceFile, call: cst.Call, name: str) -> cst.Arg | None:
+    """Returns the argument that a call passes for the parameter `name`, by its name or by its position."""
+    target, given = find_target(call)
+    by_name = next((one for one in given if one.keyword is not None and one.keyword.value == name), None)
+    callee = find_definition(project, file, target, cst.FunctionDef)
+    return by_name if by_name is not None or callee is None else _list_positional(given, callee[1]).get(name)
 
 
 def _list_values(  # noqa: PLR0917
@@ -147,6 +166,8 @@ def _read_annotation(project: Project, home: SourceFile, file: SourceFile, param
     if parameter.annotation is None:
         return {}
     node = parameter.annotation.annotation
+    if isinstance(node, cst.BinaryOperation) and get_name(node.right) == "None":
+        node = node.left
     if isinstance(node, cst.Subscript) and get_name(node.value) == "Literal":
         parts = [one.slice for one in node.slice]
         return {home.module.code_for_node(one.value): "" for one in parts if isinstance(one, cst.Index)}
@@ -203,6 +224,9 @@ def _render(way: _Way) -> Texts:
     def set_argument(node: cst.CSTNode) -> cst.Call:
         assert isinstance(node, cst.Call)
         args = [*node.args]
+        if way.place is not None:
+            args[way.place] = args[way.place].with_changes(value=new.value)
+            return node.with_changes(args=args)
         for place, one in enumerate(args):
             if one.keyword is not None and one.keyword.value == way.keyword:
                 args[place] = one.with_changes(value=new.value)

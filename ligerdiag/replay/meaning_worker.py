@@ -2,7 +2,9 @@
 `python -m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
-the author's. So the outputs of both programs as written are computed on the arguments of the first one's case.
+the author's. So the outputs of both programs as written are computed on the arguments of the first one's case: on those
+of its replay, on the same with the other sign, and on further random ones, since a branch that depends on the numbers may
+hide a difference.
 """
 
 import traceback
@@ -35,11 +37,13 @@ class MeaningAnswer:
     """Whether two programs compute the same."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference of the changed program's output from the first one's; NaN if only one
-    of them is finite.
+    """From output name to the relative difference of the changed program's output from the first one's, the greatest of
+    all sets of arguments; NaN if only one of them is finite.
     """
     different: tuple[str, ...] = ()
     """Names of the outputs that differ by more than rounding explains."""
+    draws: int = 0
+    """Number of sets of arguments on which the programs were compared."""
     reason: str = ""
     """The reason why the programs were not compared; empty if they were."""
 
@@ -51,19 +55,14 @@ def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnsw
 
 def prepare() -> Answerer:
     """Imports jax, triton and numpy before any file of the user's, and returns the function that answers requests."""
-    import numpy as np
-
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.errors import LigerdiagError, describe_fault
     from ligerdiag.replay.ops.scope import NotCoveredError
-    from ligerdiag.replay.runs.attribution import compute_error
-    from ligerdiag.replay.runs.case_inputs import compute_case_inputs
-    from ligerdiag.replay.runs.case_run import compute_tolerances, load_programs
-    from ligerdiag.replay.runs.kernel_memo import REMEMBERED_BYTES, RememberedKernels
-    from ligerdiag.replay.runs.kernels import KernelRunner
-    from ligerdiag.replay.runs.program import run_program
+    from ligerdiag.replay.runs.case_inputs import draw_arrays, draw_mirrored
+    from ligerdiag.replay.runs.case_run import load_programs
+    from ligerdiag.replay.runs.meanings import compare_programs
 
     import_kernel_libraries()
     loader = CaseLoader(once=True)
@@ -74,28 +73,10 @@ def prepare() -> Answerer:
             return MeaningAnswer(reason="the changed program has other outputs")
         if len(first.signature.inputs) != len(changed.signature.inputs):
             return MeaningAnswer(reason="the changed program has other arguments")
-        arguments = compute_case_inputs(loader.find_case(request.source, request.case_id)).arguments
-        results: list[dict[str, np.ndarray]] = []
-        for one in (first, changed):
-            kernels = RememberedKernels(KernelRunner(check_seconds=0.0, modules=request.modules), REMEMBERED_BYTES)
-            with np.errstate(all="ignore"):
-                outputs = run_program(one.program, arguments, kernels, devices=one.signature.devices)
-            results.append(dict(zip(one.signature.outputs, outputs, strict=True)))
-        old, new = results
-        tolerances = compute_tolerances(first, old)
-        shapes = [name for name in old if old[name].shape != new[name].shape or old[name].dtype != new[name].dtype]
-        if shapes:
-            return MeaningAnswer(different=tuple(shapes))
-        errors: dict[str, float] = {}
-        different: list[str] = []
-        for name, value in old.items():
-            if value.tobytes() == new[name].tobytes():
-                errors[name] = 0.0
-                continue
-            errors[name] = compute_error(new[name], value)
-            if not errors[name] <= tolerances[name]:
-                different.append(name)
-        return MeaningAnswer(errors=errors, different=tuple(different))
+        case = loader.find_case(request.source, request.case_id)
+        draws = (lambda: draw_arrays(case), lambda: draw_mirrored(case), lambda: draw_arrays(case, 1))
+        found = compare_programs(first, changed, draws, request.modules)
+        return MeaningAnswer(errors=found.errors, different=found.different, draws=found.draws)
 
     def answer(job: Json, log: Path) -> str:
         del log

@@ -48,6 +48,21 @@ def test_callers_of_a_helper_read_what_it_returns(shared_cache: Path) -> None:
     assert "+    return result, x" in answer.best.diff
 
 
+def test_a_branch_on_the_numbers_hides_no_difference(shared_cache: Path, tmp_path: Path) -> None:
+    """`kept` is `y` by another name, and is read only if the sum of `x` is positive, which it is not in the first draw."""
+    text = (PROGRAMS / "hidden.py").read_text(encoding="utf-8")
+    text = text.replace("    rows, columns", "    kept = keep(y)\n    rows, columns")
+    text = text.replace(
+        'return {"count"', 'picked = jax.numpy.where(x.sum() > 0, kept.sum(), 0.0)\n    return {"count"'
+    )
+    text = text.replace('"loss":', '"picked": picked, "loss":')
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("def program", "def keep(a):\n    return [a][0]\n\n\ndef program"), encoding="utf-8")
+    answer = fix(path, shared_cache, "declare")
+    assert answer.best is None
+    assert answer.attempts[0].reason == "the program would mean something else: `picked` would change"
+
+
 def test_a_right_program_has_nothing_to_fix(shared_cache: Path) -> None:
     answer = fix(PROGRAMS / "cured.py", shared_cache)
     assert (answer.hazards, answer.attempts, answer.best, answer.error) == ((), (), None, "")
@@ -60,7 +75,7 @@ def test_a_call_with_unpacked_arguments_has_no_known_cure(shared_cache: Path, tm
     answer = fix(path, shared_cache)
     assert answer.best is None
     assert {one.proof for one in answer.attempts} == {Proof.NOT_APPLICABLE}
-    assert answer.attempts[0].reason == "the arguments of the call are unpacked with `*` (mine.py:22)"
+    assert answer.attempts[0].reason == f"the arguments of the call are unpacked with `*` ({path}:22)"
 
 
 def test_a_file_that_does_not_import_is_an_error(shared_cache: Path, tmp_path: Path) -> None:

@@ -15,9 +15,14 @@ from tests.models.fused import Model, fuse
 MODELS: Mapping[Model, tuple[Any, ...]] = {**language.MODELS, **losses.MODELS, **steps.MODELS}
 
 
-def compute(model: Model, mode: Mode | None, *arguments: Any) -> dict[str, Any]:
-    """Returns the model's outputs, with its kernels in this mode or in plain jnp."""
+def compute(model: Model, mode: Mode, *arguments: Any) -> dict[str, Any]:
+    """Returns the model's outputs, with its kernels in this mode."""
     return model(fuse(mode), *arguments)
+
+
+def compute_plain(model: Model, *arguments: Any) -> dict[str, Any]:
+    """Returns the model's outputs in plain jnp."""
+    return model(fuse(None), *arguments)
 
 
 def _split(argument: Any) -> Any:
@@ -36,7 +41,7 @@ def _make_cases(model: Model, arguments: tuple[Any, ...], mode: Mode) -> tuple[C
         params=(mode,),
         function=partial(compute, model, mode),
         args=arguments,
-        reference=partial(compute, model, None),
+        reference=partial(compute_plain, model),
     )
     data = tuple(argument if isinstance(argument, dict) else _split(argument) for argument in arguments)
     both = tuple(map(_split, arguments))

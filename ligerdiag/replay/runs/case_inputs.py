@@ -1,6 +1,7 @@
 """Computes the arguments of a case, and the outputs of its reference function, with JAX on the CPU."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache as remember
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ligerdiag.compile.cases.arguments import compute_output_names, draw_arguments, read_numbers
 from ligerdiag.errors import LigerdiagError, describe_fault
-from ligerdiag.model.case import Case
+from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.replay.ops.scope import Array
 from ligerdiag.replay.runs.case_run import CaseInputs
 
@@ -35,6 +36,21 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
     """Draws the case's arguments and returns their leaves. draw: number of the set of random arguments; a replay uses 0."""
     return _flatten(draw_arguments(case, draw))
+
+
+def draw_mirrored(case: Case) -> tuple[Array, ...]:
+    """Draws the case's arguments with the other sign of every normal number, and returns their leaves: a branch on the
+    sign of a sum goes the other way.
+    """
+    mirrored = jax.tree.map(_mirror, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
+    return _flatten(draw_arguments(replace(case, args=mirrored)))
+
+
+def _mirror(arg: Arg) -> Arg:
+    draw = arg.draw
+    if not isinstance(draw, Draw) or draw.kind not in ("usual", "normal"):
+        return arg
+    return replace(arg, draw=replace(draw, scale=-draw.scale))
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:

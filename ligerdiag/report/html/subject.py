@@ -105,7 +105,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
         places=compute_source_places(finding, roots),
         unplaced=list_unplaced(finding),
         facts=tuple((label, compute_parts(text, steps)) for label, text in facts),
-        help=compute_parts(finding.help, steps),
+        help=compute_parts(compute_near(finding.help), steps),
         follows=compute_parts(describe_origin(finding), steps),
         allowed="" if allowed is None else f"{allowed.reason} ({allowed.kind.value}, {allowed.where})",
     )

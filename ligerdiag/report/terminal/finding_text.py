@@ -72,7 +72,7 @@ def _render_facts(
     if numbers and "replay" not in dict(finding.evidence):
         facts.append(("replay", numbers))
     if finding.help:
-        facts.append(("help", finding.help))
+        facts.append(("help", compute_near(finding.help)))
     facts.append(("in", _render_places(group, several_targets=several_targets, verbose=verbose)))
     column = max(len(label) for label, _ in facts) + 2
     for label, text in facts:
@@ -182,7 +182,7 @@ def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, 
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
     few = [("outputs", ", ".join(finding.outputs))] if len(finding.outputs) <= FEW else []
     origin = [("follows from", describe_origin(finding))]
-    facts = [*origin, *stores[:MAX_STORES], *evidence, ("help", finding.help), *few]
+    facts = [*origin, *stores[:MAX_STORES], *evidence, ("help", compute_near(finding.help)), *few]
     return _render(finding.message, (*facts, ("in", ", ".join(places))))
 
 
