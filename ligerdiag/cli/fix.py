@@ -46,6 +46,7 @@ Cures, in the order in which people prefer them:
   zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
   mode           another value of a wrapper's argument, such as in_place=False
   traced-zeros   zeros that JAX does not move out of a loop
+  filled         zeros in memory that nobody has written
   one-alias      each operand and each output in one alias at most
   no-donation    a donation less
   keep-unused    keep_unused=True for a donated argument that is never read

@@ -30,8 +30,7 @@ from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
-from ligerdiag.fix.variants import ListVariants
+from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
@@ -48,6 +47,8 @@ _FIRST_WITHOUT_POINTERS = (0, 4)
 """The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
 
 type Apply = Callable[[Project, Sequence[CallSite], Circumstances], None]
+type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[Texts]]]
+"""Returns the changed texts of each form of a cure, in batches: a batch is judged if none of the batches before it helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ class Cure:
     """Whether callers may have to use another value."""
     same_as: str = ""
     """Name of the cure that this one spells differently; empty if there is none."""
+    advice: str = ""
+    """The step that the user has to take besides the diff; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ CURES = (
         about="the declared alias, in a `jax.shard_map`: each device calls the kernel on its own rows",
         apply=declare_in_shards,
         is_deep=True,
+        advice="where the program runs, `jax.set_mesh` has to give the mesh",
     ),
     Cure(
         name="barrier", about="an optimization barrier, at which later readers wait for the kernel", apply=tie_readers
@@ -126,6 +130,12 @@ VARIED = (
         name="traced-zeros",
         about="zeros that wait for a value of the loop, so that JAX does not move them out of it",
         list_variants=list_traced_zeros,
+    ),
+    VariedCure(
+        name="filled",
+        about="zeros in memory that a kernel reads before anybody has written it",
+        list_variants=list_filled,
+        is_defining=True,
     ),
     VariedCure(
         name="one-alias", about="each operand and each output in one alias at most", list_variants=list_fewer_aliases
@@ -232,13 +242,14 @@ def fix_case(
     return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
+def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
     place to save memory, and the arrays of a case are often smaller than those of the program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
         attempt.proof is not Proof.PROVED,
+        not any(attempt.verdicts.values()),
         not attempt.is_safe,
         len(attempt.left),
         max((max(cost, 0) for cost in costs), default=0),
@@ -362,7 +373,8 @@ class _Search:
                 [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
             )
             for (cure, texts), judgement in zip(made, judgements, strict=True):
-                attempts[cure.name] = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                attempts[cure.name] = replace(made_one, advice=cure.advice)
             if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
