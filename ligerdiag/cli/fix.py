@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,7 @@ from ligerdiag.cli.verbosity import Verbosity, show_progress
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, Timeout, ToolchainName
+from ligerdiag.source_text import compute_near
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ Cures, in the order in which people prefer them:
   zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
   mode           another value of a wrapper's argument, such as in_place=False
   traced-zeros   zeros that JAX does not move out of a loop
+  filled         zeros in memory that nobody has written
   one-alias      each operand and each output in one alias at most
   no-donation    a donation less
   keep-unused    keep_unused=True for a donated argument that is never read
@@ -160,7 +163,7 @@ def run_fix(line: FixLine) -> None:
         raise typer.Exit(find_ending_code(end.ending)) from end
     if line.write or line.diff:
         _require_one([one.case_id for one in fixes if one.best is not None])
-    written = _write(fixes) if line.write else set[str]()
+    written = write_changes(fixes) if line.write else set[str]()
     code = choose_exit_code([ExitCode.AS_EXPECTED, *(_compute_code(one, written) for one in fixes)])
     if line.format is AnswerFormat.JSON:
         sys.stdout.write(render_fixes_json(fixes, written=written, exit_code=code))
@@ -184,15 +187,37 @@ def _require_one(curable: Sequence[str]) -> None:
         )
 
 
-def _write(fixes: "tuple[CaseFix, ...]") -> set[str]:
-    """Writes the offered change. Returns the ids of the cases whose cure is written."""
+def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
+    """Writes the offered change, all of its files or none. Returns the ids of the cases whose cure is written. Raises
+    InputError if a file cannot be written, or is not as `fix` read it.
+    """
     written: set[str] = set()
     for fix in fixes:
-        if fix.best is not None:
+        if fix.best is None:
+            continue
+        for path, text in fix.best.originals.items():
+            if not path.is_file() or path.read_bytes() != text:
+                raise InputError(
+                    f"`{compute_near(str(path))}` has changed since `fix` read it: run `fix` again; nothing is written"
+                )
+        done: list[Path] = []
+        try:
             for path, text in fix.best.files.items():
-                write_atomically(path, text)
-            written.add(fix.case_id)
+                _replace_text(path, text)
+                done.append(path)
+        except BaseException:
+            for path in done:
+                _replace_text(path, fix.best.originals[path])
+            raise
+        written.add(fix.case_id)
     return written
+
+
+def _replace_text(path: Path, text: bytes) -> None:
+    """Writes a file at once, and keeps its permissions."""
+    mode = path.stat().st_mode
+    write_atomically(path, text)
+    path.chmod(mode & 0o7777)
 
 
 def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:

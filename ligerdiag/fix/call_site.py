@@ -32,6 +32,8 @@ class Project:
     """The folder from which the case's imports start."""
     roots: tuple[str, ...]
     """Real paths of the folders whose files may be changed."""
+    originals: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    """The texts of the files as they were first read, which all cures of a search change."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
@@ -51,7 +53,8 @@ class Project:
         if path.suffix != ".py" or not is_below(str(path), self.roots):
             raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
         if path not in self.files:
-            loaded = SourceFile(path)
+            loaded = SourceFile(path, self.originals.get(path))
+            self.originals[path] = loaded.original
             if re.search(rb"(?i)@generated|\bdo not edit\b", loaded.original[:2000]):
                 raise CannotFixError(f"`{compute_near(str(path))}` is generated: change the program that writes it")
             self.files[path] = loaded

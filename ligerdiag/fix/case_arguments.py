@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import libcst as cst
 
@@ -10,7 +11,6 @@ from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import find_definition, find_target, list_parameters_of
 from ligerdiag.fix.records import Texts
 from ligerdiag.fix.source_file import CannotFixError, Change, SourceFile, UnrelatedCureError, get_name
-from ligerdiag.fix.variants import render_variant
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.jobs import CaseSpec
 
@@ -36,7 +36,7 @@ def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) ->
         assert isinstance(node, cst.Call)
         return add_keyword(node, f"xla_flags={{{entries}}}", after=("args", "mesh"))
 
-    return [[render_variant(file, [(call, add)])]]
+    return [[file.render_with([(call, add)])]]
 
 
 def read_flags(findings: Iterable[Finding]) -> dict[str, str]:
@@ -77,10 +77,10 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
             changes.setdefault(where, []).append((jit, kept))
     if not changes:
         raise CannotFixError(f"the donation is not written in the case's file{file.render_place(call)}")
-    texts: dict[object, bytes] = {}
+    texts: dict[Path, bytes] = {}
     for where, listed in changes.items():
-        texts |= render_variant(where, listed)  # type: ignore[arg-type]
-    return [[texts]]  # type: ignore[list-item]
+        texts |= where.render_with(listed)
+    return [[texts]]
 
 
 def list_kept_arguments(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
@@ -102,8 +102,8 @@ def list_kept_arguments(project: Project, findings: Sequence[Finding], case: Cas
 
     if jits:
         where = jits[0][0]
-        return [[render_variant(where, [(jit, keep) for one, jit in jits if one is where])]]
-    return [[render_variant(file, [(call, keep)])]]
+        return [[where.render_with([(jit, keep) for one, jit in jits if one is where])]]
+    return [[file.render_with([(call, keep)])]]
 
 
 def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
@@ -129,7 +129,7 @@ def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec
         cleared = _drop_keywords(node, ("donate",))
         return add_keyword(cleared, "donate=True", after=())
 
-    return [[render_variant(file, [(given[number], donate) for number in numbers])]]
+    return [[file.render_with([(given[number], donate) for number in numbers])]]
 
 
 def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Call]:

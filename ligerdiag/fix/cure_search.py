@@ -30,8 +30,7 @@ from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
-from ligerdiag.fix.variants import ListVariants
+from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
@@ -48,6 +47,8 @@ _FIRST_WITHOUT_POINTERS = (0, 4)
 """The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
 
 type Apply = Callable[[Project, Sequence[CallSite], Circumstances], None]
+type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[Texts]]]
+"""Returns the changed texts of each form of a cure, in batches: a batch is judged if none of the batches before it helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ class Cure:
     """Whether callers may have to use another value."""
     same_as: str = ""
     """Name of the cure that this one spells differently; empty if there is none."""
+    advice: str = ""
+    """The step that the user has to take besides the diff; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class VariedCure:
     is_defining: bool = False
     """Whether the cure gives outputs a value that have no defined one without it."""
     keeps_program: bool = False
-    """Whether the function stays as it is, and only its compile or its memory changes."""
+    """Whether the function is unchanged, and only its compile or its memory changes."""
     advise: Callable[[Sequence[Finding]], str] = lambda _: ""
     """Returns the step that the user has to take besides the diff."""
 
@@ -102,6 +105,7 @@ CURES = (
         about="the declared alias, in a `jax.shard_map`: each device calls the kernel on its own rows",
         apply=declare_in_shards,
         is_deep=True,
+        advice="where the program runs, `jax.set_mesh` has to give the mesh",
     ),
     Cure(
         name="barrier", about="an optimization barrier, at which later readers wait for the kernel", apply=tie_readers
@@ -126,6 +130,12 @@ VARIED = (
         name="traced-zeros",
         about="zeros that wait for a value of the loop, so that JAX does not move them out of it",
         list_variants=list_traced_zeros,
+    ),
+    VariedCure(
+        name="filled",
+        about="zeros in memory that a kernel reads before anybody has written it",
+        list_variants=list_filled,
+        is_defining=True,
     ),
     VariedCure(
         name="one-alias", about="each operand and each output in one alias at most", list_variants=list_fewer_aliases
@@ -232,13 +242,14 @@ def fix_case(
     return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, int, int, int, int]:
+def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
-    place to save memory, and the case's arrays may be small ones that stand for large ones.
+    place to save memory, and the arrays of a case are often smaller than those of the program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
         attempt.proof is not Proof.PROVED,
+        not any(attempt.verdicts.values()),
         not attempt.is_safe,
         len(attempt.left),
         max((max(cost, 0) for cost in costs), default=0),
@@ -261,6 +272,7 @@ class _Search:
         on_progress: OnProgress | None,
     ) -> None:
         self._case, self._options = case, options
+        self._originals: dict[Path, bytes] = {}
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
         again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
@@ -316,18 +328,20 @@ class _Search:
         return best
 
     def _make_project(self) -> Project:
-        return Project(root=Path(self._case.source.root), roots=self._roots)
+        return Project(root=Path(self._case.source.root), roots=self._roots, originals=self._originals)
 
     def _make_attempt(
         self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
     ) -> Attempt:
-        diff = render_diff(texts)
+        originals = {path: self._originals[path] for path in texts}
+        diff = render_diff(texts, originals)
         return Attempt(
             cure=cure.name,
             is_safe=cure.is_safe,
             proof=judgement.proof,
             reason=judgement.reason,
             files=texts,
+            originals=originals,
             diff=diff,
             changed_lines=_count_changed(diff),
             verdicts={one.target: one.outputs for one in judgement.reports},
@@ -359,7 +373,8 @@ class _Search:
                 [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
             )
             for (cure, texts), judgement in zip(made, judgements, strict=True):
-                attempts[cure.name] = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+                attempts[cure.name] = replace(made_one, advice=cure.advice)
             if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
@@ -423,13 +438,14 @@ def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]
     return list(sites.values())
 
 
-def render_diff(texts: Texts) -> str:
+def render_diff(texts: Texts, originals: Texts | None = None) -> str:
     """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
-    each file; the old one is on the disk.
+    each file. originals: the old one; None if it is on the disk.
     """
     parts: list[str] = []
     for path, text in sorted(texts.items()):
-        old, new = path.read_bytes().decode("utf-8"), text.decode("utf-8")
+        before = path.read_bytes() if originals is None else originals[path]
+        old, new = before.decode("utf-8"), text.decode("utf-8")
         name = compute_near(str(path)).lstrip("/")
         for line in unified_diff(
             old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=3

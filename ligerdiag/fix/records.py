@@ -50,6 +50,8 @@ class Attempt:
     """A clause that says why the cure does not apply, does not help or is not proved; empty if it is proved."""
     files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The new text of each changed file."""
+    originals: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
+    """The text of each changed file that the cure was made for."""
     diff: str = ""
     changed_lines: int = 0
     """Number of lines that the diff removes or adds."""

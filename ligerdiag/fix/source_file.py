@@ -24,11 +24,11 @@ class UnrelatedCureError(CannotFixError):
 class SourceFile:
     """A file of the user's project with pending changes. Positions and parents are those of the original text."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises CannotFixError if the file cannot be read or parsed."""
+    def __init__(self, path: Path, text: bytes | None = None) -> None:
+        """text: the text of the file; None to read it. Raises CannotFixError if the file cannot be read or parsed."""
         self.path = path
         try:
-            self.original = path.read_bytes()
+            self.original = path.read_bytes() if text is None else text
             self.module = cst.parse_module(self.original)
         except (OSError, cst.ParserSyntaxError, UnicodeDecodeError) as error:
             raise CannotFixError(f"`{compute_near(str(path))}` cannot be parsed: {error}".splitlines()[0]) from error
@@ -46,11 +46,6 @@ class SourceFile:
     def change(self, node: cst.CSTNode, change: Change) -> None:
         """Adds a change of this node of the tree; several changes of a node are made in the order in which they came."""
         self._changes.setdefault(node, []).append(change)
-
-    def forget_changes(self) -> None:
-        """Takes back all changes and imports."""
-        self._changes.clear()
-        self._imports.clear()
 
     def require_unchanged(self, node: cst.CSTNode) -> None:
         """Raises CannotFixError if the node already has a change that would meet another one."""
@@ -72,6 +67,23 @@ class SourceFile:
             place = _find_import_place(applied.body)
             applied = applied.with_changes(body=[*applied.body[:place], *new, *applied.body[place:]])
         return applied.bytes
+
+    def render_with(
+        self, changes: Sequence[tuple[cst.CSTNode, Change]], *, imports: Sequence[str] = ()
+    ) -> dict[Path, bytes]:
+        """Returns the file's path and its text with these changes and import lines alone, none of which stay; {} if that is
+        the text it has.
+        """
+        self._changes.clear()
+        self._imports.clear()
+        for node, change in changes:
+            self.change(node, change)
+        for line in imports:
+            self.add_import(line)
+        text = self.render()
+        self._changes.clear()
+        self._imports.clear()
+        return {} if text == self.original else {self.path: text}
 
     def find[Node: cst.CSTNode](self, kind: type[Node], within: cst.CSTNode | None = None) -> Iterator[Node]:
         """Yields the nodes of a kind in the order of the text. within: the node to search; None for the whole file."""
@@ -141,19 +153,20 @@ class SourceFile:
         does not know it.
         """
         parent, _, last = module.rpartition(".")
-        for statement in self.find(cst.Import):
-            for alias in statement.names:
-                name = self.module.code_for_node(alias.name)
-                if name == module and alias.asname is not None:
-                    return self.module.code_for_node(alias.asname.name)
-                if name == module or module.startswith(f"{name}."):
-                    return module if alias.asname is None else module.replace(name, _read_alias(alias), 1)
+        imported = [alias for statement in self.find(cst.Import) for alias in statement.names]
+        for alias in imported:
+            if self.module.code_for_node(alias.name) == module and alias.asname is not None:
+                return self.module.code_for_node(alias.asname.name)
         for statement in self.find(cst.ImportFrom):
             if statement.module is None or isinstance(statement.names, cst.ImportStar):
                 continue
             for alias in statement.names:
                 if self.module.code_for_node(statement.module) == parent and alias.evaluated_name == last:
                     return alias.evaluated_alias or last
+        for alias in imported:
+            name = self.module.code_for_node(alias.name)
+            if name == module or module.startswith(f"{name}."):
+                return module if alias.asname is None else module.replace(name, _read_alias(alias), 1)
         self.add_import("import jax.numpy as jnp" if module == "jax.numpy" else f"import {module}")
         return "jnp" if module == "jax.numpy" else module
 

@@ -1,7 +1,8 @@
-"""Cures of expressions beside the call: zeros that JAX takes out of a loop, and aliases of one buffer."""
+"""Cures of expressions beside the call: zeros that JAX takes out of a loop, or that are missing; aliases of one buffer."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import libcst as cst
 
@@ -10,8 +11,7 @@ from ligerdiag.fix.call_site import ALIASES, Project
 from ligerdiag.fix.definitions import find_function_at, list_parameters_of
 from ligerdiag.fix.other_cures import find_lax
 from ligerdiag.fix.records import Texts
-from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
-from ligerdiag.fix.variants import render_variant
+from ligerdiag.fix.source_file import CannotFixError, Change, SourceFile, UnrelatedCureError, get_name
 from ligerdiag.model.findings import Finding, SourceLine
 from ligerdiag.model.jobs import CaseSpec
 
@@ -59,7 +59,7 @@ def _list_barriers(project: Project, line: SourceLine) -> Iterator[Texts]:
             first = cst.SubscriptElement(cst.Index(cst.Integer("0")))
             return cst.Subscript(value=barrier, slice=[first])
 
-        yield render_variant(file, [(one, tie) for one in constants])
+        yield file.render_with([(one, tie) for one in constants])
 
 
 def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
@@ -75,6 +75,51 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
     ]
     names = [one.name.value for one in list_parameters_of(function)]
     return sorted(names, key=lambda name: -passed.count(name))
+
+
+def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
+    """Returns the program in which memory that nobody writes before the kernel reads it holds zeros. Raises
+    UnrelatedCureError if no finding is about such memory.
+    """
+    del case
+    about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
+    if not about:
+        raise UnrelatedCureError("no finding is about memory that nobody has written")
+    changes: dict[SourceFile, list[tuple[cst.CSTNode, Change]]] = {}
+    for line in [line for one in about for line in (one.source, *(() if one.call is None else one.call.callers))]:
+        scope = None if line is None else find_function_at(project, line)
+        if scope is None:
+            continue
+        file, function = scope
+        for call in file.find(cst.Call, function):
+            known = [node for node, _ in changes.get(file, ())]
+            if get_name(call.func) in ("empty", "empty_like", "empty_ref") and call not in known:
+                changes.setdefault(file, []).append((call, _make_filled(file.find_module_name)))
+    if not changes:
+        raise CannotFixError("the memory is not allocated in the function that calls the kernel")
+    texts: dict[Path, bytes] = {}
+    for file, listed in changes.items():
+        texts |= file.render_with(listed)
+    return [[texts]]
+
+
+def _make_filled(find_module_name: Callable[[str], str]) -> Change:
+    def fill(node: cst.CSTNode) -> cst.Call:
+        assert isinstance(node, cst.Call)
+        numpy, name = find_module_name("jax.numpy"), get_name(node.func)
+        if name != "empty_ref":
+            return node.with_changes(func=cst.parse_expression(f"{numpy}.{name.replace('empty', 'zeros')}"))
+        given = node.args[0].value
+        is_written = isinstance(given, cst.Call) and get_name(given.func) == "ShapeDtypeStruct"
+        inner = given.args if is_written and isinstance(given, cst.Call) else [node.args[0]]
+        function = cst.parse_expression(f"{numpy}.{'zeros' if is_written else 'zeros_like'}")
+        zeros = cst.Call(func=function, args=inner)
+        return node.with_changes(
+            func=cst.parse_expression(f"{find_module_name('jax')}.new_ref"),
+            args=[node.args[0].with_changes(value=zeros), *node.args[1:]],
+        )
+
+    return fill
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
@@ -108,7 +153,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 )
                 return wrap(changed, column, file.width)
 
-            return [[render_variant(file, [(declared[0], drop)])]]
+            return [[file.render_with([(declared[0], drop)])]]
     raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")
 
 

@@ -20,7 +20,6 @@ from ligerdiag.fix.call_site import PALLAS_CALL, TRITON_CALL, Project
 from ligerdiag.fix.definitions import find_definition, find_import, find_target, list_parameters_of, list_scopes
 from ligerdiag.fix.records import Texts
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
-from ligerdiag.fix.variants import render_variant
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.jobs import CaseSpec
 
@@ -235,8 +234,6 @@ def _render(way: _Way) -> Texts:
         return add_keyword(node, f"{way.keyword}={way.text}", after=())
 
     try:
-        return render_variant(
-            way.file, [(one, set_argument) for one in way.calls], imports=[way.line] if way.line else []
-        )
+        return way.file.render_with([(one, set_argument) for one in way.calls], imports=[way.line] if way.line else [])
     except CannotFixError:
         return {}

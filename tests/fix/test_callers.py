@@ -54,10 +54,12 @@ def indent(*lines: str) -> str:
         (["t = f(h * 2, s)", "return t + h"], []),
         (["sums = s.at[0].add(h)", "t = f(h, s)", "return t + sums"], []),
         (["z = h[0]", "t = f(z, s)", "return t + h[1]"], []),
+        (["z = layer(h)", "t = f(z, s)", "return t + h"], []),
     ],
 )
 def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], added: list[str], tmp_path: Path) -> None:
-    program = f"{F}def g(h, s):\n{indent(*body)}"
+    layer = "def layer(z):\n    z = z + 1\n    return z\n"
+    program = f"{F}def g(h, s):\n{indent(*body)}\n\n{layer}"
     if not added:  # nobody reads the array, so that nothing but the call changes
         assert change(tmp_path, program, 0) == change(tmp_path, program, 1) == ["return result"]
         return
@@ -82,6 +84,8 @@ def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], ad
         (["if s:", "    saved = h", "t = f(h, s)", "return saved"], "saved", 2),
         (["saved = h if s else s", "t = f(h, s)", "return saved"], "saved", 1),
         (["h = jnp.asarray(k)", "t = f(h, s)", "return t + k"], "k", 1),
+        (["kept = same(h)", "t = f(h, s)", "return t + kept"], "kept", 1),
+        (["h = same(k)", "t = f(h, s)", "return t + k"], "k", 1),
         (["state = State(h=h)", "t = f(h, s)", "return state"], "state", 1),
         (["def inner():", "    return f(h, s)", "return inner() + h"], "h", 3),
         (["t = f(self.h, s)", "return t"], "self.h", 1),
@@ -89,7 +93,7 @@ def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], ad
     ],
 )
 def test_a_name_that_cannot_be_assigned_refuses_the_cure(body: list[str], text: str, line: int, tmp_path: Path) -> None:
-    program = f"{F}def g(self, h, s, k=0):\n{indent(*body)}"
+    program = f"{F}def g(self, h, s, k=0):\n{indent(*body)}\n\ndef same(z):\n    return z\n"
     for depth in (0, 1, 2):
         with pytest.raises(CannotFixError) as error:
             change(tmp_path, program, depth)

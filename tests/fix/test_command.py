@@ -3,9 +3,15 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from shutil import copy
 
+import pytest
+
+from ligerdiag.cli.fix import write_changes
+from ligerdiag.errors import InputError
+from ligerdiag.fix.records import Attempt, CaseFix, Proof
 from tools.warm_commands import run_warm_command
 
 PROGRAM = Path(__file__).parent / "programs" / "hidden.py"
@@ -53,3 +59,27 @@ def test_check_prints_the_diff_after_its_report(shared_cache: Path, tmp_path: Pa
 def test_the_command_line_starts_without_libcst() -> None:
     code = "import sys, ligerdiag.cli.main; sys.exit('libcst' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_files_of_a_change_are_written_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, other, long = tmp_path / "one.py", tmp_path / "other.py", tmp_path / f"{'o' * 248}.py"
+    originals = {one: b"1\n", other: b"2\n"}
+    for path in (one, other, long):
+        path.write_bytes(originals.get(path, b"2\n"))
+    one.chmod(0o755)
+    best = Attempt(
+        cure="declare", is_safe=True, proof=Proof.PROVED, files={one: b"3\n", other: b"4\n"}, originals=originals
+    )
+    answer = CaseFix(case_id="mine", best=best)
+    other.write_bytes(b"edited\n")
+    with pytest.raises(InputError, match=r"`other.py` has changed since `fix` read it: .* nothing is written"):
+        write_changes((answer,))
+    assert one.read_bytes() == b"1\n"
+    other.write_bytes(b"2\n")
+    failing = replace(best, files={one: b"3\n", long: b"4\n"}, originals={one: b"1\n", long: b"2\n"})
+    with pytest.raises(InputError, match="cannot write"):  # the file beside it would have too long a name
+        write_changes((replace(answer, best=failing),))
+    assert one.read_bytes() == b"1\n"
+    assert write_changes((answer,)) == {"mine"}
+    assert (one.read_bytes(), other.read_bytes(), one.stat().st_mode & 0o777) == (b"3\n", b"4\n", 0o755)

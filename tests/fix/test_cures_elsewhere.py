@@ -33,6 +33,7 @@ def fix(program: str, cache: Path, *cures: str) -> CaseFix:
         pytest.param("moded", "mode", '+    sums, doubled = double_rows(h, write="new")', marks=NIGHTLY),
         pytest.param("forwarded", "declare", "+    sums, h = run(", marks=NIGHTLY),
         pytest.param("layers", "traced-zeros", "optimization_barrier((jnp.zeros_like(x), x))[0])", marks=NIGHTLY),
+        pytest.param("unfilled", "filled", "+    start = jax.numpy.zeros(x.shape, x.dtype)", marks=NIGHTLY),
         pytest.param("unread", "keep-unused", "keep_unused=True)", marks=NIGHTLY),
         pytest.param("pieces", "xla-flag", 'xla_flags={"xla_disable_hlo_passes": "priority-fusion"}', marks=NIGHTLY),
     ],

@@ -13,10 +13,9 @@ from ligerdiag.fix.case_arguments import (
     list_flags,
     list_kept_arguments,
 )
-from ligerdiag.fix.cure_search import render_diff
+from ligerdiag.fix.cure_search import ListVariants, render_diff
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.traced_values import list_fewer_aliases, list_traced_zeros
-from ligerdiag.fix.variants import ListVariants
+from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding, Severity, SourceLine
 from ligerdiag.model.jobs import CaseSpec, Source
@@ -182,6 +181,23 @@ def test_a_constant_waits_for_an_argument_of_its_function(tmp_path: Path) -> Non
         "+    ref = jax.new_ref(jax.lax.optimization_barrier((jnp.full(size, 0.0), x))[0])",
         "+    ref = jax.new_ref(jax.lax.optimization_barrier((jnp.full(size, 0.0), size))[0])",
     ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "zeros"),
+    [
+        ("lax.empty((8, 4), x.dtype)", "jnp.zeros((8, 4), x.dtype)"),
+        ("jax.empty_ref(jax.ShapeDtypeStruct((8,), x.dtype))", "jax.new_ref(jnp.zeros((8,), x.dtype))"),
+        ("jax.empty_ref(jax.typeof(x))", "jax.new_ref(jnp.zeros_like(jax.typeof(x)))"),
+    ],
+)
+def test_memory_that_nobody_has_written_gets_zeros(tmp_path: Path, memory: str, zeros: str) -> None:
+    program = (
+        f"import jax\nimport jax.numpy as jnp\n\n\ndef step(x):\n    total = {memory}\n    return call(x, total)\n"
+    )
+    text = "fill the array or the Ref with zeros"
+    forms = list_forms(tmp_path, list_filled, program, marks=("return call",), call=None, help=text)
+    assert forms == [[f"-    total = {memory}", f"+    total = {zeros}"]]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_branch_on_the_numbers_hides_no_difference(shared_cache: Path, tmp_pat
     )
     text = text.replace('"loss":', '"picked": picked, "loss":')
     path = tmp_path / "mine.py"
-    path.write_text(text.replace("def program", "def keep(a):\n    return a\n\n\ndef program"), encoding="utf-8")
+    path.write_text(text.replace("def program", "def keep(a):\n    return [a][0]\n\n\ndef program"), encoding="utf-8")
     answer = fix(path, shared_cache, "declare")
     assert answer.best is None
     assert answer.attempts[0].reason == "the program would mean something else: `picked` would change"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ligerdiag.fix.readers.name_scopes import (
-    Variable,
+    SourceVariable,
     dominates,
     find_later_read,
     find_variable,
@@ -25,7 +25,7 @@ NOWHERE = "_"
 """The name of a value that nobody reads."""
 
 _IDENTITIES = frozenset({"asarray", "stop_gradient", "optimization_barrier"})
-"""Functions that may return their argument as it is."""
+"""Functions that may return their argument itself."""
 _KEEPING = frozenset({"dict", "list", "tuple", "set", "zip", "enumerate", "reversed", "partial", "replace", "_replace"})
 """Functions whose result holds their arguments; a class does, too."""
 _STORING = frozenset({"append", "appendleft", "add", "extend", "insert", "setdefault", "update", "put", "setattr"})
@@ -158,7 +158,7 @@ def _refuse(file: SourceFile, text: str, node: cst.CSTNode, writer: str) -> str:
     return f"`{text}` would keep the old contents of the array that `{writer}` overwrites{file.render_place(node)}"
 
 
-def _choose_name(file: SourceFile, call: cst.Call, variable: Variable, has_followers: bool) -> str:
+def _choose_name(file: SourceFile, call: cst.Call, variable: SourceVariable, has_followers: bool) -> str:
     """Returns the variable that gets the new contents: the argument's own one, unless the statement gives it another
     value.
     """
@@ -169,7 +169,7 @@ def _choose_name(file: SourceFile, call: cst.Call, variable: Variable, has_follo
     return variable.name
 
 
-def _is_own(file: SourceFile, call: cst.CSTNode, variable: Variable) -> bool:
+def _is_own(file: SourceFile, call: cst.CSTNode, variable: SourceVariable) -> bool:
     """Returns whether an assignment beside the call assigns to the variable."""
     function = next((one for one in file.list_parents(call) if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
     if isinstance(variable.scope, cst.Module):
@@ -178,7 +178,7 @@ def _is_own(file: SourceFile, call: cst.CSTNode, variable: Variable) -> bool:
 
 
 def _is_overwritten_parameter(
-    file: SourceFile, call: cst.CSTNode, variable: Variable, read: cst.CSTNode | None = None
+    file: SourceFile, call: cst.CSTNode, variable: SourceVariable, read: cst.CSTNode | None = None
 ) -> bool:
     """Returns whether a variable is a parameter of the function of the call, and may still hold the caller's array where
     `read` reads it; None for the call.
@@ -202,13 +202,15 @@ def _require_one_value(file: SourceFile, call: cst.CSTNode, parameter: str) -> N
         )
 
 
-def _may_be_read(file: SourceFile, call: cst.CSTNode, holder: _Holder, held: Variable | None) -> bool:
+def _may_be_read(file: SourceFile, call: cst.CSTNode, holder: _Holder, held: SourceVariable | None) -> bool:
     if held is None or held.name in _OBJECTS or held.is_global or not _is_own(file, call, held):
         return True
     return find_later_read(file, call, held, apart_from=holder.node) is not None
 
 
-def _is_certain(file: SourceFile, call: cst.CSTNode, variable: Variable, held: Variable, holder: _Holder) -> bool:
+def _is_certain(
+    file: SourceFile, call: cst.CSTNode, variable: SourceVariable, held: SourceVariable, holder: _Holder
+) -> bool:
     """Returns whether the two variables certainly hold one array at the call: one got it from the other by a statement
     that always runs before the call, and neither is bound between.
     """
@@ -226,7 +228,7 @@ def _is_certain(file: SourceFile, call: cst.CSTNode, variable: Variable, held: V
     return True
 
 
-def _list_holders(file: SourceFile, call: cst.Call, variable: Variable) -> list[_Holder]:
+def _list_holders(file: SourceFile, call: cst.Call, variable: SourceVariable) -> list[_Holder]:
     """Returns everything that may hold the array of a variable when the call runs."""
     found: list[_Holder] = []
     inside, seen = set(file.find(cst.Name, call)), {variable.name}
@@ -292,7 +294,7 @@ def _follow(file: SourceFile, read: cst.Name) -> Iterator[_Holder]:
                     return
                 if name in _KEEPING or name[:1].isupper():
                     is_array = False
-                elif name not in _IDENTITIES:
+                elif name not in _IDENTITIES and not _may_return_argument(file, name):
                     return
             case cst.Assign() | cst.AnnAssign():
                 yield from _list_targets(file, parent, child, read, is_array)
@@ -396,6 +398,21 @@ def _list_origins(file: SourceFile, binding: cst.Name, call: cst.CSTNode) -> Ite
         child = parent
 
 
+def _may_return_argument(file: SourceFile, name: str) -> bool:
+    """Returns whether a function of the file may return one of its arguments, alone or in a tuple."""
+    for function in file.find(cst.FunctionDef):
+        if not name or function.name.value != name:
+            continue
+        listed = [one.name for one in file.find(cst.Param, function.params)]
+        parameters = {one.value for one in listed if not list_assignments(file, find_variable(file, one, one.value))}
+        for statement in file.find(cst.Return, function):
+            value = statement.value
+            parts = [one.value for one in value.elements] if isinstance(value, cst.Tuple | cst.List) else [value]
+            if any(isinstance(one, cst.Name) and one.value in parameters for one in parts):
+                return True
+    return False
+
+
 def _list_leaves(
     file: SourceFile, value: cst.BaseExpression, is_array: bool, derived: cst.CSTNode | None
 ) -> Iterator[_Holder]:
@@ -418,9 +435,9 @@ def _list_leaves(
                 yield from _list_leaves(file, one.value, False, None)
         case cst.Call(func=function, args=args):
             name = get_name(function)
-            if name in _IDENTITIES or name in _KEEPING:
+            if name in _IDENTITIES or name in _KEEPING or _may_return_argument(file, name):
                 for one in args:
-                    yield from _list_leaves(file, one.value, is_array and name in _IDENTITIES, None)
+                    yield from _list_leaves(file, one.value, is_array and name not in _KEEPING, None)
             elif name in _TAKING and isinstance(function, cst.Attribute):
                 yield _describe_part(file, function.value)
         case _:

@@ -28,7 +28,7 @@ class _Use(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Variable:
+class SourceVariable:
     """A name as one function, or the module, means it."""
 
     name: str
@@ -42,7 +42,7 @@ class Variable:
         return isinstance(self.scope, cst.Module | cst.ClassDef)
 
 
-def find_variable(file: SourceFile, node: cst.CSTNode, name: str) -> Variable:
+def find_variable(file: SourceFile, node: cst.CSTNode, name: str) -> SourceVariable:
     """Returns the variable that `name` means where `node` is."""
     scope = _find_scope(file, node, name)
     reads: list[cst.Name] = []
@@ -56,10 +56,10 @@ def find_variable(file: SourceFile, node: cst.CSTNode, name: str) -> Variable:
             reads.append(one)
         if use in (_Use.BOUND, _Use.BOTH):
             bindings.append(one)
-    return Variable(name=name, scope=scope, reads=tuple(reads), bindings=tuple(bindings))
+    return SourceVariable(name=name, scope=scope, reads=tuple(reads), bindings=tuple(bindings))
 
 
-def is_parameter(file: SourceFile, variable: Variable) -> bool:
+def is_parameter(file: SourceFile, variable: SourceVariable) -> bool:
     """Returns whether the variable is a parameter of its function."""
     return any(_is_parameter(file, one) for one in variable.bindings)
 
@@ -69,7 +69,7 @@ def _is_parameter(file: SourceFile, binding: cst.Name) -> bool:
     return isinstance(parent, cst.Param) and parent.name is binding
 
 
-def list_assignments(file: SourceFile, variable: Variable) -> list[cst.Name]:
+def list_assignments(file: SourceFile, variable: SourceVariable) -> list[cst.Name]:
     """Returns where the variable gets a value, other than as a parameter."""
     return [one for one in variable.bindings if not _is_parameter(file, one)]
 
@@ -171,7 +171,7 @@ def _is_named(file: SourceFile, name: cst.Name) -> bool:
 
 
 def find_later_read(
-    file: SourceFile, call: cst.CSTNode, variable: Variable, *, apart_from: cst.CSTNode | None = None
+    file: SourceFile, call: cst.CSTNode, variable: SourceVariable, *, apart_from: cst.CSTNode | None = None
 ) -> cst.Name | None:
     """Returns a place where the value that the variable has at the call may be read after the call; None if nowhere.
 
@@ -194,7 +194,7 @@ def find_later_read(
     return nested[0] if nested else _scan_from(file, statement, variable)
 
 
-def _scan_from(file: SourceFile, statement: cst.CSTNode, variable: Variable) -> cst.Name | None:
+def _scan_from(file: SourceFile, statement: cst.CSTNode, variable: SourceVariable) -> cst.Name | None:
     node = statement
     for parent in file.list_parents(statement):
         match parent:
@@ -213,7 +213,7 @@ def _scan_from(file: SourceFile, statement: cst.CSTNode, variable: Variable) -> 
     return None
 
 
-def _is_read_first(file: SourceFile, loop: cst.For | cst.While, variable: Variable) -> bool:
+def _is_read_first(file: SourceFile, loop: cst.For | cst.While, variable: SourceVariable) -> bool:
     """Returns whether the next round of a loop may read the variable before it binds it again."""
     if isinstance(loop, cst.For) and any(one in variable.bindings for one in file.find(cst.Name, loop.target)):
         return False
@@ -223,7 +223,7 @@ def _is_read_first(file: SourceFile, loop: cst.For | cst.While, variable: Variab
 
 
 def _scan(
-    file: SourceFile, statements: "list[cst.CSTNode] | tuple[cst.CSTNode, ...]", variable: Variable
+    file: SourceFile, statements: "list[cst.CSTNode] | tuple[cst.CSTNode, ...]", variable: SourceVariable
 ) -> tuple[cst.Name | None, bool]:
     """Returns the first read in a row of statements, and whether nothing behind them can read the old value."""
     for one in statements:
@@ -237,7 +237,7 @@ def _scan(
     return None, False
 
 
-def _binds_again(file: SourceFile, statement: cst.CSTNode, variable: Variable) -> bool:
+def _binds_again(file: SourceFile, statement: cst.CSTNode, variable: SourceVariable) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine | cst.BaseSmallStatement):
         return False
     return any(one in variable.bindings and not _is_guarded(file, one) for one in file.find(cst.Name, statement))
@@ -256,7 +256,7 @@ def _find_statement(file: SourceFile, node: cst.CSTNode) -> cst.CSTNode:
     return next((one for one in file.list_parents(node) if isinstance(one, cst.BaseStatement)), node)
 
 
-def _is_in_nested_scope(file: SourceFile, node: cst.CSTNode, variable: Variable) -> bool:
+def _is_in_nested_scope(file: SourceFile, node: cst.CSTNode, variable: SourceVariable) -> bool:
     """Returns whether a node is in a function inside of the variable's own scope."""
     for parent in file.list_parents(node):
         if parent is variable.scope:
