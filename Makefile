@@ -1,6 +1,6 @@
 UV ?= uv
 
-.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots bench bench-kernels llama-grid versions targets corpus fuzz fuzz-nightly lock proto
+.PHONY: check lint test nightly costs docs docs-check site site-version examples screenshots benchmark bench bench-kernels llama-grid versions targets corpus fuzz fuzz-nightly lock proto
 
 check: lint docs-check test
 
@@ -16,6 +16,12 @@ test:
 # The second level: more programs, names and inputs of the kinds that `make test` has; docs/measurements/2026-11-24-tests.md.
 nightly:
 	$(UV) run pytest -m nightly --durations=20
+
+# docs/benchmark.md: public reports of in-place trouble, and which tool finds them. 15 minutes on two cores.
+# make benchmark TORCH=PYTHON also asks PyTorch's analysis of Triton kernels, in a Python that has torch and triton.
+benchmark:
+	$(UV) run python -m benchmark.run $(if $(TORCH),--torch $(TORCH))
+	$(UV) run python -m benchmark.table
 
 # Measures each file of tests anew, for the order in which a run hands them out, and prints a table of the folders.
 costs:
@@ -33,6 +39,7 @@ docs-check:
 	$(UV) run python -m tools.cli_reference docs/cli.md --check
 	cmp ligerdiag/report/schema.json docs/schema/ligerdiag-7.json
 	$(UV) run python -m tools.config_schema docs/schema/pyproject-ligerdiag.json --check
+	$(UV) run python -m benchmark.table --check
 
 # The documentation as a site, in site/; tests/docs/test_site.py builds it, too.
 site:

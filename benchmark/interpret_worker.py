@@ -28,7 +28,7 @@ def main() -> None:
         del compiler_params
         axes = (grid,) if isinstance(grid, int) else tuple(grid)
         params = tpu.CompilerParams(dimension_semantics=("parallel",) * len(axes))
-        return call(kernel, grid=grid, compiler_params=params, **words)
+        return call(kernel, grid=axes, compiler_params=params, **words)
 
     pallas.pallas_call = call_in_parallel
     case = load_entry(sys.argv[1]).bad

@@ -40,6 +40,7 @@ def ask_other_tools(
     Python that has torch and triton; its analysis does not run without one.
     """
     answers: dict[str, dict[str, str]] = {}
+    by_torch = _ask_torch(entries, reports, torch)
     for entry in entries:
         report = reports.get(entry.bad.id) if isinstance(entry.bad, Case) else None
         text = entry.file.read_text()
@@ -47,7 +48,7 @@ def ask_other_tools(
             VERIFIER: _ask_verifier(entry, report),
             REF_CHECKS: _ask_ref_checks(report, text),
             INTERPRETER: _ask_interpreter(entry) if "pallas_call(" in text else NOT_FOR_IT,
-            TORCH: _ask_torch(entry, report, torch),
+            TORCH: by_torch[entry.name],
         }
     return answers
 
@@ -86,30 +87,33 @@ def _ask_interpreter(entry: Entry) -> str:
     return (Outcome.FOUND if json.loads(done.stdout.splitlines()[-1])["races"] else Outcome.MISSED).value
 
 
-def _ask_torch(entry: Entry, report: CaseReport | None, torch: str) -> str:
-    if report is None or "triton.jit" not in entry.file.read_text() or not report.artifact:
-        return NOT_FOR_IT
-    if not torch:
-        return Outcome.NOT_RUN.value
+def _ask_torch(entries: Sequence[Entry], reports: Mapping[str, CaseReport], torch: str) -> dict[str, str]:
+    """Returns the answer on each entry. One process analyses all kernels, because it takes seconds to start."""
     from benchmark.kernel_texts import list_kernels
 
-    kernels = [{"ttir": one.ttir, "undeclared": one.undeclared} for one in list_kernels(Path(report.artifact))]
-    if not kernels:
-        return NOT_FOR_IT
+    answers = {entry.name: NOT_FOR_IT for entry in entries}
+    kernels: list[dict[str, object]] = []
+    owners: list[Entry] = []
+    for entry in entries:
+        report = reports.get(entry.bad.id) if isinstance(entry.bad, Case) else None
+        if report is None or not report.artifact or report.status is Status.ERROR:
+            continue
+        found = list_kernels(Path(report.artifact))
+        kernels += [{"ttir": one.ttir, "undeclared": one.undeclared} for one in found]
+        owners += [entry] * len(found)
+    answers |= {entry.name: (Outcome.MISSED if torch else Outcome.NOT_RUN).value for entry in owners}
+    if not torch or not kernels:
+        return answers
     worker = Path(__file__).with_name("torch_worker.py")
     done = subprocess.run(
-        [torch, str(worker)],
-        input=json.dumps(kernels),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS,
-        cwd=worker.parent,
+        [torch, str(worker)], input=json.dumps(kernels), capture_output=True, text=True, check=True, timeout=_SECONDS
     )
-    if done.returncode:
-        return "refuses"
-    has_named = any(json.loads(done.stdout.splitlines()[-1]))
-    return (Outcome.FOUND if has_named and set(entry.report.kinds) & _HIDDEN else Outcome.MISSED).value
+    for entry, written in zip(owners, json.loads(done.stdout.splitlines()[-1]), strict=True):
+        if written is None:
+            answers[entry.name] = "refuses"
+        elif written and set(entry.report.kinds) & _HIDDEN:
+            answers[entry.name] = Outcome.FOUND.value
+    return answers
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

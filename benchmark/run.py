@@ -127,6 +127,7 @@ def _make_check_options(selectors: Sequence[str], options: argparse.Namespace, t
         jobs=options.jobs,
         cache_directory=options.cache_dir,
         orders=_ORDERS,
+        refresh=True,  # else the seconds of a program that the cache has would be those of reading it
         toolchain=toolchain or DEFAULT,
     )
 

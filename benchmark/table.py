@@ -37,7 +37,7 @@ The list has public reports of in-place trouble in JAX, XLA and their neighbours
 late, bytes that are shared, lost or never written, and copies that nobody asked for. Each report is rebuilt as a small
 program of our own, with its cured twin. The author of a program derives the right answer from the report and writes down
 what counts as found *before* any tool sees the program; a report that no program can show is a row as well, and counts as
-missed.
+missed. What ligerdiag found by itself, and we reported, is on [another page](reports/README.md).
 
 ```sh not-run=slow
 python -m benchmark.run             # compiles and judges all programs; continues where an interrupted run was

@@ -1,22 +1,30 @@
 """PyTorch's analysis of the pointers that Triton kernels write, for a Python that has torch and triton and nothing of ours.
 
 Reads [{"ttir": text, "undeclared": [numbers]}] from its input, and prints for each kernel which of these parameters the
-analysis calls written.
+analysis calls written; null if it raises.
 """
 
 import json
 import sys
 import tempfile
 
-from torch._higher_order_ops import triton_kernel_wrap
+from torch._higher_order_ops import triton_kernel_wrap  # pyright: ignore[reportMissingImports]
 from triton._C.libtriton import ir
 from triton.backends.nvidia.compiler import nvidia
 
 
 def main() -> None:
     """Analyses the kernels of the input."""
-    answers = [list_written(kernel["ttir"], kernel["undeclared"]) for kernel in json.load(sys.stdin)]
+    answers = [try_list_written(kernel["ttir"], kernel["undeclared"]) for kernel in json.load(sys.stdin)]
     sys.stdout.write("\n" + json.dumps(answers) + "\n")
+
+
+def try_list_written(ttir: str, numbers: list[int]) -> list[int] | None:
+    """Returns the same as `list_written`; None if the analysis raises, upon which PyTorch takes all for written."""
+    try:
+        return list_written(ttir, numbers)
+    except Exception:
+        return None
 
 
 def list_written(ttir: str, numbers: list[int]) -> list[int]:

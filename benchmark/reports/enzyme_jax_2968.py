@@ -3,8 +3,8 @@
 Structure: direction = residual + factor * direction, by a kernel that gets `direction` as two operands and writes
 through the second one. The next step uses the direction.
 
-The right answer: `step` means the direction after the kernel. XLA knows of no write, so nothing forces the product
-behind the kernel: `step` is stale, or right by luck.
+The right answer: `step` means the direction as the kernel leaves it. XLA knows of no write, so nothing makes the product
+wait for the kernel: `step` is stale, or right by luck.
 """
 
 import jax
