@@ -74,7 +74,7 @@ def rename_program(text: str, stem: str, chosen: random.Random) -> str:
     tree.visit(defined)
     found = defined.names - _KEPT - _LIBRARY - defined.imported
     new = {name: _make_name(chosen) for name in sorted(found)}
-    keys = defined.keys - {"reads", "writes"}  # of a Case's `effects`
+    keys = defined.keys - _LIBRARY
     old = sorted({*keys, stem})
     drawn = sorted(_make_name(chosen) for _ in old)  # JAX sorts outputs by name, and their order may matter
     texts = {name: new.get(name, text) for name, text in zip(old, drawn, strict=True)}
@@ -156,5 +156,9 @@ class _Renamer(cst.CSTTransformer):
         return updated_node.with_changes(value=self._names.get(original_node.value, original_node.value))
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.BaseExpression:
-        value = str(original_node.evaluated_value)
-        return updated_node.with_changes(value=f'"{self._texts[value]}"') if value in self._texts else updated_node
+        first, *rest = str(original_node.evaluated_value).split(
+            "."
+        )  # an output may be a part of one, such as `state.0`
+        if first not in self._texts:
+            return updated_node
+        return updated_node.with_changes(value=f'"{".".join((self._texts[first], *rest))}"')
