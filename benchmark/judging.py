@@ -17,7 +17,7 @@ from ligerdiag.rules.registry import get_rule
 from ligerdiag.rules.rule import DecidedBy
 
 RULES: Mapping[Kind, tuple[str, ...]] = {
-    Kind.STALE: ("LD001", "LD002", "LD003", "LD006", "LD016"),
+    Kind.STALE: ("LD001", "LD002", "LD003", "LD006", "LD016", "LD035"),
     Kind.CLOBBERED: ("LD003", "LD004", "LD005", "LD006", "LD009", "LD016"),
     Kind.MOVED_BY_JAX: ("LD007", "LD016", "LD023"),
     Kind.SHARED_BYTES: ("LD011", "LD018", "LD021", "LD022", "LD024", "LD026"),

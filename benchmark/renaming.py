@@ -17,36 +17,12 @@ import libcst as cst
 from benchmark.report import FOLDER, load_entry
 
 _KEPT = {"REPORT", "BAD", "CURED", "CASES", "self"}
-_LIBRARY = {
-    *("args", "axis", "axes", "name", "params", "function", "mesh", "donate", "draw", "dtype", "shape", "reference"),
-    *(
-        "kernel",
-        "grid",
-        "written",
-        "outputs",
-        "out_shape",
-        "in_specs",
-        "out_specs",
-        "num_warps",
-        "num_stages",
-        "length",
-    ),
-    *(
-        "keepdims",
-        "mask",
-        "other",
-        "seed",
-        "kind",
-        "partition",
-        "effects",
-        "high",
-        "low",
-        "dim",
-        "at",
-        "mode",
-        "keep_unused",
-    ),
-}
+_WORDS = """
+args axis axes name params function mesh donate draw dtype shape reference kernel grid written outputs out_shape in_specs
+out_specs num_warps num_stages length keepdims mask other seed kind partition effects high low dim at mode keep_unused
+input_output_aliases zeroed_outputs compiler_params reads writes donate_argnums
+"""
+_LIBRARY = frozenset(_WORDS.split())
 """Names that calls of libraries take as keywords, and that a file therefore may not lose."""
 _HLO_NAME = re.compile(r"%[A-Za-z_][\w.-]*")
 
@@ -74,7 +50,7 @@ def rename_program(text: str, stem: str, chosen: random.Random) -> str:
     tree.visit(defined)
     found = defined.names - _KEPT - _LIBRARY - defined.imported
     new = {name: _make_name(chosen) for name in sorted(found)}
-    keys = defined.keys - {"reads", "writes"}  # of a Case's `effects`
+    keys = defined.keys - _LIBRARY
     old = sorted({*keys, stem})
     drawn = sorted(_make_name(chosen) for _ in old)  # JAX sorts outputs by name, and their order may matter
     texts = {name: new.get(name, text) for name, text in zip(old, drawn, strict=True)}
@@ -156,5 +132,9 @@ class _Renamer(cst.CSTTransformer):
         return updated_node.with_changes(value=self._names.get(original_node.value, original_node.value))
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.BaseExpression:
-        value = str(original_node.evaluated_value)
-        return updated_node.with_changes(value=f'"{self._texts[value]}"') if value in self._texts else updated_node
+        first, *rest = str(original_node.evaluated_value).split(
+            "."
+        )  # an output may be a part of one, such as `state.0`
+        if first not in self._texts:
+            return updated_node
+        return updated_node.with_changes(value=f'"{".".join((self._texts[first], *rest))}"')

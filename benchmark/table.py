@@ -41,7 +41,7 @@ program of our own, with its cured twin. The author of a program derives the rig
 what counts as found *before* any tool sees the program; a report that no program can show is a row as well, and counts as
 missed. What ligerdiag found by itself, and we reported, is on [another page](reports/README.md).
 
-```sh not-run=slow
+```sh not-run=reports
 python -m benchmark.run             # compiles and judges all programs; continues where an interrupted run was
 python -m benchmark.run --rename 7  # the same with random names in all programs: every outcome has to be the same
 python -m benchmark.table           # writes this page

@@ -29,6 +29,7 @@ REASONS = {
     "toolchain": "needs another toolchain's environment, of some GB; tests/compile/test_other_toolchains.py has it",
     "large": "takes minutes and many GiB",
     "many": "compiles some fifty times; tests/bisect/test_flags.py runs the axis on fewer",
+    "reports": "compiles every public report; tests/benchmark/test_public_reports.py does three",
     "all": "checks every case; tests/api/test_all_cases.py does",
     "workers": "starts workers of its own; tests/sweep/test_sweep.py does",
     "setup": "sets up an environment that the tests already have",

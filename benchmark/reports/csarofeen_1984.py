@@ -26,7 +26,7 @@ def multiply(a, b, aliases):
     shape = jax.ShapeDtypeStruct(a.shape, a.dtype)
     params = pallas_triton.CompilerParams(num_warps=1)
     call = pl.pallas_call(multiply_kernel, out_shape=shape, input_output_aliases=aliases, compiler_params=params)
-    return {"product": call(jnp.cos(a), jnp.exp(b))}  # at: call
+    return {"product": call(jnp.cos(a), jnp.exp(b))}  # at: call_line
 
 
 def multiply_both(a, b):
@@ -48,7 +48,9 @@ REPORT = Report(
     versions="nvFuser of 2022",
     kind=Kind.SHARED_BYTES,
     reported="of two aliases of one output, one is ignored without a word",
-    finds=Wrong(outputs=("product",), at=("call",), kinds=(Kind.SHARED_BYTES, Kind.CLOBBERED, Kind.WRONG_DECLARATION)),
+    finds=Wrong(
+        outputs=("product",), at=("call_line",), kinds=(Kind.SHARED_BYTES, Kind.CLOBBERED, Kind.WRONG_DECLARATION)
+    ),
 )
 BAD = Case(name="csarofeen_1984", params=("bad",), function=multiply_both, args=ARGS, reference=reference)
 CURED = Case(name="csarofeen_1984", params=("cured",), function=multiply_one, args=ARGS, reference=reference)

@@ -16,7 +16,7 @@ CELLS, HALO, DEVICES = 1024, 8, 4
 
 def update(field, inside):
     inside = inside * 0.5
-    return {"field": field.at[HALO:-HALO].set(inside)}  # at: update
+    return {"field": field.at[HALO:-HALO].set(inside)}  # at: update_line
 
 
 def update_own(field, inside):
@@ -31,7 +31,7 @@ REPORT = Report(
     versions="Reactant of 2025, sharded ocean model",
     kind=Kind.SILENT_COPY,
     reported="updates of the inside of sharded fields leave all-gathers that XLA does not remove",
-    finds=Wrong(at=("update",)),
+    finds=Wrong(at=("update_line",)),
     missed="LD032 looks at aliased calls only; an update whose arrays are gathered is no request to work in place",
 )
 BAD = Case(

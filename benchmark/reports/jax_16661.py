@@ -26,11 +26,11 @@ def write(count, levels):
 def run(levels, marks):
     def body(carry):
         count, levels, marks = carry
-        save, index, levels = jax.lax.cond(count >= 200, write, leave, count, levels)  # at: conditional
+        save, index, levels = jax.lax.cond(count >= 200, write, leave, count, levels)  # at: conditional_line
         value = jnp.where(save, 1.0 * count, marks[index])
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, value, index, axis=0)
 
-    _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))  # at: loop
+    _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))  # at: loop_line
     return {"levels": levels, "marks": marks}
 
 
@@ -51,7 +51,7 @@ REPORT = Report(
     versions="jax 0.4.13, CPU",
     kind=Kind.SILENT_COPY,
     reported="the order of a conditional's branches decides whether a loop copies an array in every iteration",
-    finds=Wrong(at=("conditional", "loop")),
+    finds=Wrong(at=("conditional_line", "loop_line")),
     toolchain="0.10",
 )
 BAD = Case(name="jax_16661", params=("bad",), function=run, args=ARGS)

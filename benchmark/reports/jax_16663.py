@@ -20,11 +20,11 @@ def run(levels, marks):
         count, levels, marks = carry
         leave = lambda count, levels: (True, count, levels)  # noqa: E731
         write = lambda count, levels: (True, count, levels.at[0].set(0.0))  # noqa: E731
-        save, index, levels = jax.lax.cond(count % 3 != 0, write, leave, count, levels)  # at: conditional
+        save, index, levels = jax.lax.cond(count % 3 != 0, write, leave, count, levels)  # at: conditional_line
         value = jnp.where(save, 1.0 * count, marks[index])
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, value, index, axis=0)
 
-    _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))  # at: loop
+    _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))  # at: loop_line
     return {"levels": levels, "marks": marks}
 
 
@@ -46,7 +46,7 @@ REPORT = Report(
     versions="jax 0.4.13, CPU",
     kind=Kind.SILENT_COPY,
     reported="a loop is slow unless values that both branches return are computed outside of the conditional",
-    finds=Wrong(at=("conditional", "loop")),
+    finds=Wrong(at=("conditional_line", "loop_line")),
     toolchain="0.10",
 )
 BAD = Case(name="jax_16663", params=("bad",), function=run, args=ARGS)

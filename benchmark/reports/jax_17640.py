@@ -20,12 +20,12 @@ def insert(state, item):
     row, column, value = item
     part = jax.lax.dynamic_slice(state, (row, column), (1, SHIFTED))  # at: slice
     state = jax.lax.dynamic_update_slice(state, part, (row, column + 1))  # at: shift
-    return state.at[row, column].set(value), None  # at: set
+    return state.at[row, column].set(value), None  # at: set_line
 
 
 def train(values, state, rows, columns):
     def compute_loss(values):
-        final, _ = jax.lax.scan(insert, state, (rows, columns, values))  # at: scan
+        final, _ = jax.lax.scan(insert, state, (rows, columns, values))  # at: scan_line
         return (final**2).sum(), final
 
     (loss, final), gradient = jax.value_and_grad(compute_loss, has_aux=True)(values)
@@ -53,7 +53,7 @@ REPORT = Report(
     versions="jax 0.4.14",
     kind=Kind.SILENT_COPY,
     reported="the gradient of a scan with updates of slices is orders of magnitude slower than the scan",
-    finds=Wrong(at=("slice", "shift", "set", "scan")),
+    finds=Wrong(at=("slice", "shift", "set_line", "scan_line")),
 )
 BAD = Case(name="jax_17640", params=("bad",), function=train, args=ARGS)
 CURED = Case(name="jax_17640", params=("cured",), function=train_row, args=ARGS)

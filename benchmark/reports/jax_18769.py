@@ -28,7 +28,7 @@ def final(state, gradient):
 
 
 def update(is_last, state, gradient):
-    return jax.lax.cond(is_last, final, in_between, state, gradient)  # at: conditional
+    return jax.lax.cond(is_last, final, in_between, state, gradient)  # at: conditional_line
 
 
 def update_by_factors(is_last, state, gradient):
@@ -48,7 +48,7 @@ REPORT = Report(
     versions="jax 0.4.7, TPU",
     kind=Kind.SILENT_COPY,
     reported="a conditional around an optimizer's step doubles the memory of the optimizer's state",
-    finds=Wrong(at=("conditional",)),
+    finds=Wrong(at=("conditional_line",)),
     toolchain="jax-0.5.3",
 )
 BAD = Case(name="jax_18769", params=("bad",), function=update, args=ARGS)

@@ -24,14 +24,14 @@ def advance(carry, _):
 
 
 def run_block(carry):
-    return jax.lax.scan(jax.remat(advance), carry, None, length=STEPS)[0]  # at: block
+    return jax.lax.scan(jax.remat(advance), carry, None, length=STEPS)[0]  # at: block_line
 
 
 def train(rate, start):
     def compute_loss(rate):
         carry = (start, rate)
         for _ in range(BLOCKS):
-            carry = jax.remat(run_block)(carry)  # at: blocks
+            carry = jax.remat(run_block)(carry)  # at: blocks_line
         return carry[0].sum()
 
     loss, gradient = jax.value_and_grad(compute_loss)(rate)
@@ -54,7 +54,7 @@ REPORT = Report(
     versions="jax 0.5.3, GPU; not 0.4.13",
     kind=Kind.MEMORY_DRIFT,
     reported="rematerialization of blocks of a scan does not reduce memory any more",
-    finds=Wrong(at=("sine", "step", "block", "blocks")),
+    finds=Wrong(at=("sine", "step", "block_line", "blocks_line")),
 )
 BAD = Case(name="jax_27748", params=("bad",), function=train, args=ARGS)
 CURED = Case(name="jax_27748", params=("cured",), function=train_scanned, args=ARGS)

@@ -21,7 +21,7 @@ def step_down(params):
 
 def train(params, flags):
     def body(params, flag):
-        return jax.lax.cond(flag, step_down, lambda params: params, params), None  # at: conditional
+        return jax.lax.cond(flag, step_down, lambda params: params, params), None  # at: conditional_line
 
     return jax.lax.scan(body, params, flags)[0]  # at: loop
 
@@ -42,7 +42,7 @@ REPORT = Report(
     versions="jaxlib 0.8.2, 0.9.1; not 0.7.2; L40S",
     kind=Kind.SILENT_COPY,
     reported="with a conditional that may leave the carry unchanged, each iteration of a scan copies the whole carry",
-    finds=Wrong(at=("conditional", "loop")),
+    finds=Wrong(at=("conditional_line", "loop")),
     toolchain="0.10",
 )
 BAD = Case(name="jax_38145", params=("bad",), function=train, args=ARGS)

@@ -16,7 +16,7 @@ from ligerdiag import Arg, Case
 
 
 def write_unless(p, x):
-    return {"x": jax.lax.cond(p, lambda x: x.at[0].set(1.0), lambda x: x, x)}  # at: conditional
+    return {"x": jax.lax.cond(p, lambda x: x.at[0].set(1.0), lambda x: x, x)}  # at: conditional_line
 
 
 def write_by_switch(p, x):
@@ -30,7 +30,7 @@ REPORT = Report(
     versions="jaxlib 0.6 to 0.11.0, CPU and GPU",
     kind=Kind.SILENT_COPY,
     reported="a conditional write with an empty other branch is out of place, depending on the order of the branches",
-    finds=Wrong(at=("conditional",)),
+    finds=Wrong(at=("conditional_line",)),
     toolchain="0.10",
 )
 BAD = Case(name="jax_39449", params=("bad",), function=write_unless, args=ARGS)

@@ -18,7 +18,7 @@ def fill(state, rows, flags):
     def body(state, item):
         number, row, flag = item
         put = lambda state: state.at[number].set(row)  # noqa: E731
-        return jax.lax.cond(flag, put, lambda state: state, state), None  # at: conditional
+        return jax.lax.cond(flag, put, lambda state: state, state), None  # at: conditional_line
 
     return {"state": jax.lax.scan(body, state, (jnp.arange(16), rows, flags))[0]}  # at: loop
 
@@ -38,7 +38,7 @@ REPORT = Report(
     versions="jax 0.2 to 0.11.0, GPU",
     kind=Kind.SILENT_COPY,
     reported="a conditional inside of a scan is much slower than outside of it",
-    finds=Wrong(at=("conditional", "loop")),
+    finds=Wrong(at=("conditional_line", "loop")),
     toolchain="0.10",
 )
 BAD = Case(name="jax_5986", params=("bad",), function=fill, args=ARGS)

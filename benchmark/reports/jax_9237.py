@@ -16,7 +16,7 @@ from ligerdiag import Arg, Case, Draw
 
 def step(weights, images, labels):
     def compute_loss(weights):
-        flat = images.reshape(images.shape[0], -1)  # at: images
+        flat = images.reshape(images.shape[0], -1)  # at: images_line
         logits = flat @ weights  # at: product
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1).mean()  # at: labels
 
@@ -36,7 +36,7 @@ REPORT = Report(
     versions="jax 0.2.27",
     kind=Kind.VOID_DONATION,
     reported="the warning about donated images and labels that are not usable is not understood",
-    finds=Wrong(at=("images", "product")),
+    finds=Wrong(at=("images_line", "product")),
 )
 BAD = Case(name="jax_9237", params=("bad",), function=step, args=make_args(donate=True))
 CURED = Case(name="jax_9237", params=("cured",), function=step, args=make_args(donate=False))

@@ -15,7 +15,7 @@ from ligerdiag import Case
 
 
 def add(x, y):
-    return {"sum": x + y}  # at: sum
+    return {"sum": x + y}  # at: sum_line
 
 
 X, Y = np.ones((128, 64), np.float32), np.ones((128, 64), np.float32)
@@ -26,7 +26,7 @@ REPORT = Report(
     versions="jax 0.3.0, GPU and TPU",
     kind=Kind.VOID_DONATION,
     reported="a function whose donated argument is passed twice hangs",
-    finds=Wrong(at=("sum", "call")),
+    finds=Wrong(at=("sum_line", "call")),
     missed="a case has the values of its arguments, and nobody looks whether two of them are one array",
 )
 BAD = Case(name="jax_9635", params=("bad",), function=DONATING, args=(X, X))  # at: call

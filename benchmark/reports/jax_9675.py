@@ -13,7 +13,7 @@ from ligerdiag import Arg, Case
 
 
 def append(state, row):
-    return {"state": jnp.concatenate([2.0 * state, row[None]])}  # at: append
+    return {"state": jnp.concatenate([2.0 * state, row[None]])}  # at: append_line
 
 
 def replace(state, row):
@@ -27,7 +27,7 @@ REPORT = Report(
     versions="jax 0.3.0",
     kind=Kind.VOID_DONATION,
     reported="a donated buffer that is not reused gives a gentle warning where the author wants an error",
-    finds=Wrong(at=("append",)),
+    finds=Wrong(at=("append_line",)),
 )
 BAD = Case(name="jax_9675", params=("bad",), function=append, args=ARGS)
 CURED = Case(name="jax_9675", params=("cured",), function=replace, args=ARGS)

@@ -34,7 +34,7 @@ def multiply(x, w, rows, columns):
         out_shape=jax.ShapeDtypeStruct((ROWS, COLUMNS), x.dtype),
         compiler_params=pallas_triton.CompilerParams(num_warps=4, num_stages=1),
     )
-    return {"out": call(x, w)}  # at: call
+    return {"out": call(x, w)}  # at: call_line
 
 
 def multiply_large(x, w):
@@ -52,7 +52,7 @@ REPORT = Report(
     versions="jax 0.8, H100",
     kind=Kind.NO_COMPILE,
     reported="a fused cross entropy fails on the cluster, because a tile of the weight does not fit into shared memory",
-    finds=Wrong(at=("call",)),
+    finds=Wrong(at=("call_line",)),
 )
 BAD = Case(name="marin_3160", params=("bad",), function=multiply_large, args=ARGS)
 CURED = Case(name="marin_3160", params=("cured",), function=multiply_small, args=ARGS)

@@ -34,7 +34,7 @@ def scale_rows_kernel(x_ptr, out_ptr, SCALE: tl.constexpr, COLUMNS: tl.constexpr
 
 
 def add_onto_zeros(x, scale):
-    zeros = jnp.zeros(x.shape, x.dtype)  # at: zeros
+    zeros = jnp.zeros(x.shape, x.dtype)  # at: zeros_line
     keywords = {"kernel": add_rows_kernel, "grid": ROWS, "SCALE": scale, "COLUMNS": COLUMNS}
     (filled,) = call_in_place(x, zeros, written=1, **keywords)  # at: call
     return filled
@@ -49,7 +49,7 @@ def run_layers(layer, x, weights):
     def body(x, w):
         return jnp.sin(layer(x, 2) @ w) + layer(jnp.cos(x), 3), None
 
-    return {"x": jax.lax.scan(body, x, weights)[0]}  # at: scan
+    return {"x": jax.lax.scan(body, x, weights)[0]}  # at: scan_line
 
 
 def aliased(x, weights):
@@ -67,7 +67,7 @@ REPORT = Report(
     versions="jax 0.11, GB200",
     kind=Kind.SILENT_COPY,
     reported="zeros that kernels accumulate into are made once for all layers and copied in every layer",
-    finds=Wrong(at=("zeros", "call", "scan")),
+    finds=Wrong(at=("zeros_line", "call", "scan_line")),
 )
 BAD = Case(name="marin_8822", params=("bad",), function=aliased, args=ARGS)
 CURED = Case(name="marin_8822", params=("cured",), function=stored, args=ARGS)

@@ -20,9 +20,9 @@ LAYERS, WIDTH = 3, 128
 def run(x, layers):
     def body(x, layer):
         x = jnp.tanh(x @ layer["weights"])
-        return x, {"count": layer["count"] + 1, "weights": layer["weights"]}  # at: body
+        return x, {"count": layer["count"] + 1, "weights": layer["weights"]}  # at: body_line
 
-    x, layers = jax.lax.scan(body, x, layers)  # at: scan
+    x, layers = jax.lax.scan(body, x, layers)  # at: scan_line
     return {"layers": layers, "x": x}
 
 
@@ -42,7 +42,7 @@ REPORT = Report(
     versions="MaxText of July 2026, TPU",
     kind=Kind.MEMORY_DRIFT,
     reported="a scan that returns unchanged parameters allocates all of them a second time",
-    finds=Wrong(at=("body", "scan")),
+    finds=Wrong(at=("body_line", "scan_line")),
 )
 BAD = Case(name="maxtext_4405", params=("bad",), function=run, args=ARGS)
 CURED = Case(name="maxtext_4405", params=("cured",), function=run_counts, args=ARGS)

@@ -13,8 +13,8 @@ from ligerdiag import Arg, Case, Draw
 
 
 def forward(batch, weights):
-    rows = weights[batch["tokens"]]  # at: tokens
-    cache = batch["cache"].at[batch["places"]].set(rows)  # at: places
+    rows = weights[batch["tokens"]]  # at: tokens_line
+    cache = batch["cache"].at[batch["places"]].set(rows)  # at: places_line
     return {"cache": cache, "logits": rows @ weights[:64].T}
 
 
@@ -33,7 +33,7 @@ REPORT = Report(
     versions="TPU",
     kind=Kind.VOID_DONATION,
     reported="JAX warns about donated integers of the batch until the cache is passed apart from them",
-    finds=Wrong(at=("tokens", "places")),
+    finds=Wrong(at=("tokens_line", "places_line")),
 )
 BAD = Case(
     name="sglangjax_230",

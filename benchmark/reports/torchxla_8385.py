@@ -30,7 +30,7 @@ def plus_one(x):
         input_output_aliases={0: 0},
         compiler_params=pallas_triton.CompilerParams(),
     )
-    return {"x": call(x)}  # at: call
+    return {"x": call(x)}  # at: call_line
 
 
 REPORT = Report(
@@ -39,7 +39,7 @@ REPORT = Report(
     versions="torch_xla 2.5, TPU",
     kind=Kind.SILENT_COPY,
     reported="a kernel in place on the key-value cache is slow, because its operand is copied",
-    finds=Wrong(at=("call",)),
+    finds=Wrong(at=("call_line",)),
 )
 BAD = Case(name="torchxla_8385", params=("bad",), function=plus_one, args=(Arg(shape=(32768,), dtype="int32"),))
 CURED = Case(

@@ -20,7 +20,7 @@ SIZE, BLOCK = 200, 128
 def scale_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < SIZE)
-    tl.store(out_ptr + at, 3.0 * x)  # at: store
+    tl.store(out_ptr + at, 3.0 * x)  # at: store_line
 
 
 @triton.jit
@@ -50,7 +50,7 @@ REPORT = Report(
     versions="triton 2.0",
     kind=Kind.OUT_OF_BOUNDS,
     reported="a kernel seems to overwrite tensors that it was not given",
-    finds=Wrong(at=("store", "call"), outputs=("out",)),
+    finds=Wrong(at=("store_line", "call"), outputs=("out",)),
 )
 BAD = Case(name="triton_1088", params=("bad",), function=scale_all, args=ARGS)
 CURED = Case(name="triton_1088", params=("cured",), function=scale_masked, args=ARGS)

@@ -16,8 +16,8 @@ from ligerdiag import Arg, Case, Draw
 def decode(caches, position, x):
     new = []
     for keys, values in caches:
-        all_keys = keys.at[position].set(x)  # at: keys
-        all_values = values.at[position].set(2.0 * x)  # at: values
+        all_keys = keys.at[position].set(x)  # at: keys_line
+        all_values = values.at[position].set(2.0 * x)  # at: values_line
         x = jax.nn.softmax(all_keys @ x) @ all_values
         new.append((all_keys, all_values))
     return {"caches": new, "x": x}
@@ -35,7 +35,7 @@ REPORT = Report(
     versions="tt-xla of April 2026",
     kind=Kind.SILENT_COPY,
     reported="the aliases of inputs and outputs are ignored, and each step copies about 10 GB of caches",
-    finds=Wrong(at=("keys", "values")),
+    finds=Wrong(at=("keys_line", "values_line")),
 )
 BAD = Case(name="ttxla_4208", params=("bad",), function=decode, args=make_args(donate=False))
 CURED = Case(name="ttxla_4208", params=("cured",), function=decode, args=make_args(donate=True))

@@ -18,13 +18,13 @@ SIZE, ROUNDS = 256, 8
 
 
 def accumulate(x, ones):
-    return jax.lax.scan(lambda total, one: (total + one, total + one), x, ones)  # at: scan
+    return jax.lax.scan(lambda total, one: (total + one, total + one), x, ones)  # at: scan_line
 
 
 def run(x):
     for _ in range(ROUNDS):
         x, stack = accumulate(x, jnp.ones(SIZE))
-        x += jnp.sum(stack, axis=-1)  # at: sum
+        x += jnp.sum(stack, axis=-1)  # at: sum_line
     return {"x": x}
 
 
@@ -42,7 +42,7 @@ REPORT = Report(
     versions="XLA of June 2025, GH200",
     kind=Kind.MEMORY_DRIFT,
     reported="horizontal fusion of sums keeps the stacks of many scans alive at once",
-    finds=Wrong(at=("scan", "sum")),
+    finds=Wrong(at=("scan_line", "sum_line")),
 )
 BAD = Case(name="xla_27322", params=("bad",), function=run, args=(Arg(shape=(SIZE,)),))
 CURED = Case(name="xla_27322", params=("cured",), function=run_looped, args=(Arg(shape=(SIZE,)),))

@@ -20,8 +20,8 @@ SIZE = 32768
 
 def step(x):
     y = jnp.exp(x)  # at: first
-    total = jax.lax.fori_loop(0, 8, lambda i, total: total + y[i * (SIZE // 8)], 0.0)  # at: loop
-    return {"y": y + total}  # at: second
+    total = jax.lax.fori_loop(0, 8, lambda i, total: total + y[i * (SIZE // 8)], 0.0)  # at: loop_line
+    return {"y": y + total}  # at: second_line
 
 
 def step_apart(x):
@@ -36,7 +36,7 @@ REPORT = Report(
     versions="jaxlib 0.7.2 to 0.11.0, CPU and GPU; not 0.7.1",
     kind=Kind.MEMORY_DRIFT,
     reported="an update in two parts with a loop between them needs a second array since jaxlib 0.7.2",
-    finds=Wrong(at=("first", "loop", "second"), kinds=(Kind.MEMORY_DRIFT, Kind.SILENT_COPY)),
+    finds=Wrong(at=("first", "loop_line", "second_line"), kinds=(Kind.MEMORY_DRIFT, Kind.SILENT_COPY)),
     toolchain="0.10",
 )
 BAD = Case(name="xla_45912", params=("bad",), function=step, args=ARGS)

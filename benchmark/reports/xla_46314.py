@@ -28,7 +28,7 @@ def forward(keys, values):
 
 
 def choose(number, keys, values):
-    keys, values = jax.lax.switch(number, [first_row, forward, last_row], keys, values)  # at: conditional
+    keys, values = jax.lax.switch(number, [first_row, forward, last_row], keys, values)  # at: conditional_line
     return {"keys": keys, "values": values}
 
 
@@ -47,7 +47,7 @@ REPORT = Report(
     versions="XLA before July 2026, in jaxlib 0.11.0 and older",
     kind=Kind.SILENT_COPY,
     reported="a branch that forwards its operands is copied for unless it is the first branch of the conditional",
-    finds=Wrong(at=("conditional",)),
+    finds=Wrong(at=("conditional_line",)),
     toolchain="0.10",
 )
 BAD = Case(name="xla_46314", params=("bad",), function=choose, args=ARGS)
