@@ -65,10 +65,10 @@ def test_the_report_is_about_the_module_of_this_gpu(judged: Any) -> None:
         assert not any("inconsistent" in line for line in report["not_covered"]), report
 
 
-def test_an_executable_of_a_gpu_has_its_buffer_assignment(judged: Any) -> None:
-    """One that is compiled without a GPU has none."""
+def test_an_executable_of_a_gpu_hands_out_no_buffer_assignment(judged: Any) -> None:
+    """Seen with JAX 0.11.2 on an H200. If a release does, the verdicts on it may rely on XLA's own memory layout."""
     reports, _ = judged
-    assert all(reports[name]["buffer_assignment"] for name in PROGRAMS), reports
+    assert not any(reports[name]["buffer_assignment"] for name in PROGRAMS), reports
 
 
 def test_no_output_that_the_gpu_computes_wrong_is_called_right(judged: Any) -> None:
