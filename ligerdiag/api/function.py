@@ -141,7 +141,7 @@ def _describe_place(function: Any) -> str:
 
 
 def _pickle_arguments(
-    specs: tuple[Any, ...], name: str, unimportable: Sequence[ModuleType]
+    specs: tuple[Any, ...], name: str, unimportable: tuple[ModuleType, ...]
 ) -> tuple[Pickled, ArgumentPickler]:
     picklers: list[ArgumentPickler] = []
 

@@ -22,7 +22,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from ligerdiag.api.function import LiveFunction, write_live_function
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile import compile_service
-from ligerdiag.compile.cases import loader
+from ligerdiag.compile.cases import live_functions, loader
 from ligerdiag.compile.cases.live_functions import read_function_file
 from ligerdiag.compile.cases.loader import forget_live_case, list_live_files, load_live_case
 from ligerdiag.compile.compile_service import discover_cases
@@ -350,3 +350,17 @@ def test_another_python_is_reported_before_anything_is_unpickled(send: Send, mon
     monkeypatch.setattr(loader, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
     with pytest.raises(InputError, match=r"was made by Python 3.* and the toolchain has Python 3.99"):
         load_live_case(source)
+
+
+def test_each_module_of_the_project_is_looked_for_once(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    find: Any = live_functions._find_spec
+
+    def note(name: str, *rest: Any, **words: Any) -> Any:
+        looked.append(name)
+        return find(name, *rest, **words)
+
+    monkeypatch.setattr(live_functions, "_find_spec", note)
+    send(make_scaled(2.0), jnp.ones(3))
+    assert "tests" in looked
+    assert len(set(looked)) == len(looked)

@@ -1,5 +1,6 @@
 """The processes of a test run share few worker templates, which import quickly."""
 
+import gc
 import json
 import os
 import subprocess
@@ -22,6 +23,12 @@ print(json.dumps({name: value for name, value in os.environ.items() if before.ge
 def test_every_process_writes_bytecode() -> None:
     assert NO_BYTECODE not in os.environ
     assert not sys.dont_write_bytecode
+
+
+def test_nobody_looks_for_garbage_among_the_tests() -> None:
+    assert gc.isenabled()
+    assert gc.get_threshold()[0] > 5000
+    assert gc.get_freeze_count() > 50_000
 
 
 def test_an_import_of_jax_adds_nothing_to_the_environment_of_a_run() -> None:

@@ -12,7 +12,7 @@ This module imports neither jax nor triton; it recognizes objects of the two by 
 
 import io
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from hashlib import sha256
@@ -186,7 +186,7 @@ class Pickled:
 
 
 def pickle_live(
-    value: Any, unimportable: Sequence[ModuleType], make: Callable[..., FunctionPickler] = FunctionPickler
+    value: Any, unimportable: tuple[ModuleType, ...], make: Callable[..., FunctionPickler] = FunctionPickler
 ) -> Pickled:
     """Returns the object as bytes for a worker. Raises InputError, which names the part that cannot be pickled.
 
