@@ -42,7 +42,7 @@ Generated from the code by `make docs`. A case file defines `CASE`, one `Case`, 
 pytree of them:
 
 ```python
-args=({"weight": Arg(shape=(128, 512), dtype="bfloat16")}, Arg(shape=(8, 128), donate=True))
+args = ({"weight": Arg(shape=(128, 512), dtype="bfloat16")}, Arg(shape=(8, 128), donate=True))
 ```
 
 A `jax.ShapeDtypeStruct` counts as an `Arg`, a JAX or NumPy array as an `Arg` with the values of the array."""
