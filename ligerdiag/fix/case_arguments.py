@@ -69,7 +69,7 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
     order = [] if function is None else [one.name.value for one in list_parameters_of(function)]
     numbers = {order.index(one) for one in names if one in order}
     changes: dict[SourceFile, list[tuple[cst.CSTNode, Change]]] = {}
-    for one in _list_donating_args(file, call, numbers, is_named=bool(names)):
+    for one in _list_donating_args(file, call, numbers):
         changes.setdefault(file, []).append((one, lambda node: _drop_keywords(node, ("donate",))))
     if function is not None and home is not None:
         for where, jit in _list_jits(home, file, function):
@@ -207,12 +207,19 @@ def _is_arg(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Call) and get_name(value.func) == "Arg"
 
 
-def _list_donating_args(file: SourceFile, call: cst.Call, numbers: set[int], *, is_named: bool) -> Iterator[cst.Call]:
-    """Yields the calls of `Arg` that donate: those at the positions, or all of the file if they are not written out."""
+def _list_donating_args(file: SourceFile, call: cst.Call, numbers: set[int]) -> Iterator[cst.Call]:
+    """Yields the calls of `Arg` that donate: of the case's arguments those at these positions, or all of them. Arguments
+    that are not written out come from a function of the file, or from anywhere in it if it has one case alone.
+    """
     given = _list_given(file, call)
-    within: list[cst.CSTNode] = [given[one] for one in sorted(numbers) if one < len(given)]
-    if not within or not is_named:
-        within = [file.module]
+    within: list[cst.CSTNode] = [given[one] for one in sorted(numbers) if one < len(given)] or [*given]
+    if not given:
+        place = find_keyword_place(call.args, ("args",))
+        value = None if place is None else call.args[place].value
+        maker = get_name(value.func) if isinstance(value, cst.Call) else ""
+        cases = [one for one in file.find(cst.Call) if get_name(one.func) == "Case"]
+        within = [one for one in file.find(cst.FunctionDef) if one.name.value == maker]
+        within = within or ([file.module] if len(cases) == 1 else [])
     for node in within:
         for one in file.find(cst.Call, node):
             if get_name(one.func) == "Arg" and find_keyword_place(one.args, ("donate",)) is not None:

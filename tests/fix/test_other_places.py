@@ -145,6 +145,16 @@ def test_without_a_name_nothing_is_donated(tmp_path: Path) -> None:
     ]
 
 
+def test_the_arguments_of_other_cases_stay_donated(tmp_path: Path) -> None:
+    makers = "def make():\n    return [Arg(shape=4, donate=True)]\n\n\nB = [Arg(shape=4, donate=True)]\n"
+    cases = 'ONE = Case(name="mine", function=f, args=make())\nTWO = Case(name="other", function=f, args=B)\n'
+    forms = list_forms(tmp_path, list_fewer_donations, makers + cases, help="do not donate these arguments")
+    assert forms == [["-    return [Arg(shape=4, donate=True)]", "+    return [Arg(shape=4)]"]]
+    unknown = makers + cases.replace("args=make()", "args=A + B")
+    with pytest.raises(CannotFixError, match="the donation is not written in the case's file"):
+        list_forms(tmp_path, list_fewer_donations, unknown, help="do not donate these arguments")
+
+
 def test_an_unused_argument_is_kept_by_the_jit_or_by_the_case(tmp_path: Path) -> None:
     text = "give `jax.jit` `keep_unused=True`"
     forms = list_forms(tmp_path, list_kept_arguments, CASES, params=("a",), help=text)
