@@ -54,10 +54,12 @@ def indent(*lines: str) -> str:
         (["t = f(h * 2, s)", "return t + h"], []),
         (["sums = s.at[0].add(h)", "t = f(h, s)", "return t + sums"], []),
         (["z = h[0]", "t = f(z, s)", "return t + h[1]"], []),
+        (["z = layer(h)", "t = f(z, s)", "return t + h"], []),
     ],
 )
 def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], added: list[str], tmp_path: Path) -> None:
-    program = f"{F}def g(h, s):\n{indent(*body)}"
+    layer = "def layer(z):\n    z = z + 1\n    return z\n"
+    program = f"{F}def g(h, s):\n{indent(*body)}\n\n{layer}"
     if not added:  # nobody reads the array, so that nothing but the call changes
         assert change(tmp_path, program, 0) == change(tmp_path, program, 1) == ["return result"]
         return
