@@ -355,6 +355,7 @@ class _Search:
         """Returns the attempt of each of these cures by its name: the one that changes the fewest callers and helps."""
         places = _list_places(hazards)
         attempts: dict[str, Attempt] = {}
+        unreached: set[str] = set()
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
             made: list[tuple[Cure, dict[Path, bytes]]] = []
@@ -365,10 +366,14 @@ class _Search:
                     if cure.name not in attempts or attempts[cure.name].files != texts:
                         made.append((cure, texts))
                 except CannotFixError as error:
-                    is_unreached = is_unreached or isinstance(error, UnreachedCallerError)
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
-                    attempts[cure.name] = self._join(attempts.get(cure.name), cure, str(error))
+                    earlier = None if cure.name in unreached else attempts.get(cure.name)
+                    attempts[cure.name] = self._join(earlier, cure, str(error))
+                    unreached -= {cure.name}
+                    if isinstance(error, UnreachedCallerError):  # which says nothing if more callers are changed
+                        unreached.add(cure.name)
+                        is_unreached = True
             judgements = self._trials.judge(
                 [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
             )

@@ -301,8 +301,9 @@ def _require_no_earlier_read(file: SourceFile, call: cst.Call, names: Sequence[s
     """Raises CannotFixError if the statement of a call reads a variable left of the call: such a read would come after the
     call once that has a statement of its own.
     """
+    inside = set(file.find(cst.Name, call))
     for one in file.find(cst.Name, file.find_statement(call)):
-        if one is call or one in set(file.find(cst.Name, call)):
+        if one in inside:
             return
         if one.value in names:
             raise CannotFixError(

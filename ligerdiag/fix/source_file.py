@@ -211,17 +211,33 @@ def _number(wish: str) -> Iterator[str]:
         number += 1
 
 
+_FOREIGN = ("jax", "jax_triton", "triton", "numpy", "ligerdiag")
+"""Packages beside which a new import belongs."""
+
+
 def _find_import_place(body: Sequence[cst.CSTNode]) -> int:
-    """Returns the index in a module's body behind its last import at the top."""
-    place = 0
+    """Returns the index in a module's body behind its last import of JAX or Triton at the top, or else its last import."""
+    place = foreign = 0
     for number, statement in enumerate(body):
         if not isinstance(statement, cst.SimpleStatementLine):
             break
-        if any(isinstance(one, cst.Import | cst.ImportFrom) for one in statement.body):
+        found = [one for one in statement.body if isinstance(one, cst.Import | cst.ImportFrom)]
+        if found:
             place = number + 1
+            foreign = place if any(_read_root(one) in _FOREIGN for one in found) else foreign
         elif number:
             break
-    return place
+    return foreign or place
+
+
+def _read_root(statement: cst.Import | cst.ImportFrom) -> str:
+    """Returns the first package that an import names; empty for a relative one."""
+    node = statement.names[0].name if isinstance(statement, cst.Import) else statement.module
+    if node is None or (isinstance(statement, cst.ImportFrom) and statement.relative):
+        return ""
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def get_name(node: cst.CSTNode) -> str:

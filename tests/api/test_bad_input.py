@@ -106,6 +106,10 @@ def test_an_expectation_that_cannot_be_parsed_is_an_input_error(tmp_path: Path, 
         ),
         ("__import__('os')._exit(1)", "case.py` does not import: it ends the process with exit code 1"),
         ("__import__('sys').exit(3)", "case.py` does not import: .*SystemExit: 3"),
+        (  # as jax-triton says it where a kernel is lowered without a GPU
+            "exec('raise RuntimeError(\"operation cuInit(device) failed\")')",
+            "RuntimeError: operation cuInit(device) failed: .*pass `compute_capability=90` to `triton_call`",
+        ),
     ],
 )
 def test_an_impossible_case_is_an_error_with_its_file_and_exit_code_2(

@@ -8,7 +8,7 @@ from ligerdiag.fix.call_site import CallSite, Project, find_call_site
 from ligerdiag.fix.cure_search import Apply, render_diff
 from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
 from ligerdiag.fix.other_cures import pass_ref, tie_readers
-from ligerdiag.fix.source_file import CannotFixError
+from ligerdiag.fix.source_file import CannotFixError, SourceFile
 from ligerdiag.model.findings import CallPlace, SourceLine
 
 OLD, NEW = Circumstances(is_old=True), Circumstances(is_old=False)
@@ -127,6 +127,14 @@ def test_call_in_place_gets_the_position_and_an_import(tmp_path: Path) -> None:
         "-    t = jt.triton_call(y, kernel=double_kernel, out_shape=s, N=8)",
         "+    t, y = call_in_place(y, kernel=double_kernel, written=0, outputs=s, N=8)",
     ]
+
+
+def test_a_new_import_goes_beside_those_of_jax(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text('"""A model."""\n\nimport os\n\nimport jax\n\nimport own\n\nX = 1\n', encoding="utf-8")
+    file = SourceFile(path)
+    file.add_import("import jax.numpy as jnp")
+    assert "import jax\nimport jax.numpy as jnp\n\nimport own\n" in file.render().decode()
 
 
 def test_out_of_place_stores_through_a_new_pointer_and_loads_through_the_old_one(tmp_path: Path) -> None:

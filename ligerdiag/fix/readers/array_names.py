@@ -219,7 +219,7 @@ def _is_certain(
     line = file.get_lines(holder.derived)[0]
     first = file.get_lines(call)[0]
     statement = next((one for one in file.list_parents(call) if isinstance(one, cst.BaseStatement)), None)
-    own = set() if statement is None else set(file.find(cst.Name, statement))
+    own = set[cst.Name]() if statement is None else set(file.find(cst.Name, statement))
     for one in (variable, held):
         for binding in list_assignments(file, one):
             place = file.get_lines(binding)[0]
@@ -352,11 +352,11 @@ def _pair(
     target: cst.BaseExpression | cst.BaseAssignTargetExpression, value: cst.CSTNode
 ) -> list[tuple[cst.BaseExpression, cst.BaseExpression]] | None:
     """Returns the parts of `a, b = r, w` one by one; None if the sides are not written so."""
-    kinds = cst.Tuple | cst.List
-    if not isinstance(target, kinds) or not isinstance(value, kinds) or len(target.elements) != len(value.elements):
+    if not isinstance(target, cst.Tuple | cst.List) or not isinstance(value, cst.Tuple | cst.List):
         return None
-    elements = [*target.elements, *value.elements]
-    if any(isinstance(one, cst.StarredElement) for one in elements):
+    if len(target.elements) != len(value.elements):
+        return None
+    if any(isinstance(one, cst.StarredElement) for one in (*target.elements, *value.elements)):
         return None
     return [(one.value, own.value) for one, own in zip(target.elements, value.elements, strict=True)]
 

@@ -4,7 +4,7 @@ call.
 Control flow is followed block by block. Where it is not clear, a read counts as one that comes after the call.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -223,7 +223,7 @@ def _is_read_first(file: SourceFile, loop: cst.For | cst.While, variable: Source
 
 
 def _scan(
-    file: SourceFile, statements: "list[cst.CSTNode] | tuple[cst.CSTNode, ...]", variable: SourceVariable
+    file: SourceFile, statements: Sequence[cst.CSTNode], variable: SourceVariable
 ) -> tuple[cst.Name | None, bool]:
     """Returns the first read in a row of statements, and whether nothing behind them can read the old value."""
     for one in statements:
@@ -247,7 +247,7 @@ def _is_guarded(file: SourceFile, name: cst.Name) -> bool:
     return any(isinstance(one, cst.NamedExpr | cst.BaseComp | cst.Lambda) for one in file.list_parents(name))
 
 
-def _find_index(body: "tuple[cst.CSTNode, ...] | list[cst.CSTNode]", node: cst.CSTNode) -> int:
+def _find_index(body: Sequence[cst.CSTNode], node: cst.CSTNode) -> int:
     return next((number for number, one in enumerate(body) if one is node), len(body))
 
 
