@@ -84,10 +84,10 @@ class SourceCopier:
         """
         if isinstance(function, partial):
             made = cast("partial[Any]", function)
-            parts = [self.write_function(made.func), *map(self.write_parameter, made.args)]
+            parts = [self.write_parameter(value) for value in made.args]
             parts += [f"{name}={self.write_parameter(value)}" for name, value in made.keywords.items()]
             self.imports.append("from functools import partial")
-            return f"partial({', '.join(parts)})"
+            return f"partial({', '.join((self.write_function(made.func), *parts))})"
         inner = unwrap(function)
         if getattr(inner, "__name__", "") != "<lambda>":
             return self.copy(function)
