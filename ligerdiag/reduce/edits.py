@@ -359,6 +359,9 @@ def resize(program: Program, old: int, new: int) -> Program:
     then refuses to trace it.
     """
     pattern = re.compile(rf"(?<![\w.=]){old}(?![\w.])|(?<=[A-Z]=){old}(?![\w.])")
+    in_calls = re.compile(
+        rf"(?<![\w.=]){old}(?![\w.])|(?<=\w=)(?<!num_warps=)(?<!num_stages=)(?<!num_ctas=){old}(?![\w.])"
+    )
 
     def change_type(kind: ArrayType) -> ArrayType:
         return replace(kind, shape=tuple(new if size == old else size for size in kind.shape))
@@ -379,7 +382,7 @@ def resize(program: Program, old: int, new: int) -> Program:
                     one,
                     results=tuple(map(change_variable, one.results)),
                     operands=tuple(map(change_operand, one.operands)),
-                    text=pattern.sub(str(new), one.text),
+                    text=(in_calls if one.kind is Kind.KERNEL else pattern).sub(str(new), one.text),
                     bodies=tuple(map(change, one.bodies)),
                     length=new if one.length == old else one.length,
                 )

@@ -128,7 +128,7 @@ class SourceCopier:
 
     def _find_text(self, node: ast.Name | ast.Attribute, function: Any, own: str, name: str) -> str | None:
         """Copies what a name or an attribute of a module reads, and returns the text that takes its place; None if it
-        stays as it is.
+        stays unchanged.
         """
         path = ast.unparse(node).split(".")
         if path == [own]:

@@ -149,6 +149,13 @@ def test_an_ended_reduction_of_a_dump_continues(pick: Pick, tmp_path: Path, cach
     assert (tmp_path / "small.steps").read_text().startswith(known)
 
 
+def test_a_module_s_name_is_no_path(dumps: Path, tmp_path: Path) -> None:
+    modules = read_modules(dumps / "losses", alone=True)
+    modules.optimized.hlo_module.name = "../../step"
+    files = write_modules(modules, only(dumps / "losses"), tmp_path / "inner" / "most")
+    assert {path.parent for path in files.optimized} == {tmp_path / "inner" / "most"}
+
+
 def test_a_program_as_text_is_refused(pick: Pick, tmp_path: Path, cache: Path) -> None:
     folder = pick("losses", "after_optimizations.hlo.pb", "before_optimizations.txt")
     with pytest.raises(InputError, match=r"before_optimizations\.txt` is text, which has lost the order"):

@@ -1,6 +1,7 @@
 """The search finds the smallest program for which a property of the program itself holds."""
 
 import re
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -159,6 +160,16 @@ def test_sizes_change_in_types_and_in_expressions():
     program = resize(read_program(lambda x, w: jnp.broadcast_to(x.reshape(16), (3, 16)), *ARRAYS), 4, 2)
     assert program.body.parameters[0].type.shape == (2, 2)
     assert "16" in "\n".join(print_function(program))
+
+
+def test_a_size_that_a_kernel_gets_by_name_changes_with_the_array():
+    program = read_program(lambda x, w: jnp.sum(x, axis=1), *ARRAYS)
+    (equation,) = program.body.equations
+    text = "jt.triton_call({0}, columns=4, kernel=kernel, grid=(4,), num_warps=4, BLOCK=4)"
+    call = replace(equation, kind=Kind.KERNEL, text=text)
+    resized = resize(replace(program, body=replace(program.body, equations=(call,))), 4, 2).body.equations[0]
+    assert resized.text == "jt.triton_call({0}, columns=2, kernel=kernel, grid=(2,), num_warps=4, BLOCK=2)"
+    assert resized.operands[0].type.shape == (2, 2)
 
 
 def test_arguments_of_one_type_become_one():
