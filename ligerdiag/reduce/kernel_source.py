@@ -195,10 +195,11 @@ class SourceCopier:
             if names:
                 self.imports.append("import triton.language as tl")
                 return f"tl.{names[0]}"
-        if isinstance(value, type) and issubclass(value, np.generic):
+        if isinstance(value, type) and issubclass(cast("type[Any]", value), np.generic):
             self.imports.append("import jax.numpy as jnp")
-            return f"jnp.{np.dtype(value).name}"
-        if (dtype := getattr(value, "dtype", None)) is not None and not hasattr(value, "shape"):
+            return f"jnp.{np.dtype(cast('type[Any]', value)).name}"
+        scalar: Any = value  # such as `jnp.float32`
+        if (dtype := getattr(scalar, "dtype", None)) is not None and not hasattr(scalar, "shape"):
             self.imports.append("import jax.numpy as jnp")
             return f"jnp.{dtype.name}"
         inner = unwrap(value)

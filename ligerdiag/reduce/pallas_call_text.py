@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -51,8 +52,8 @@ class PallasCall:
         """Returns whether the kernel gets one Ref after the other, and no tuples or dicts of them."""
         operands = self.tree.unflatten(range(self.tree.num_leaves))
         results: Any = self.out_tree.unflatten(range(self.out_tree.num_leaves))
-        results = list(results) if isinstance(results, tuple | list) else [results]
-        return all(isinstance(one, int) for one in (*operands, *results)) and not self.keywords.get("grid_spec")
+        given: list[Any] = [*operands, *(results if isinstance(results, tuple | list) else [results])]
+        return all(isinstance(one, int) for one in given) and not self.keywords.get("grid_spec")
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class PallasCalls:
             bound = inspect.signature(original).bind_partial(*args, **words)
             kernel = bound.arguments.get(first)
             if not callable(kernel):  # a decorator
-                return lambda body: make(body, *args, **words)
+                return partial(make, *args, **words)
             return self._note(entry, kernel, original(*args, **words), _list_keywords(bound, first))
 
         return make
@@ -176,8 +177,9 @@ def _write_tree(operands: Any) -> list[str]:
         if isinstance(one, str):
             written.append(one)
         elif isinstance(one, tuple | list):
-            inner = ", ".join(_write_tree(one))
-            written.append(f"[{inner}]" if isinstance(one, list) else f"({inner}{',' if len(one) == 1 else ''})")
+            parts = _write_tree(one)
+            inner = ", ".join(parts)
+            written.append(f"[{inner}]" if isinstance(one, list) else f"({inner}{',' if len(parts) == 1 else ''})")
         else:
             raise UnwritableError(f"has an operand of type `{type(one).__name__}`, which has no Python form")
     return written

@@ -76,7 +76,7 @@ def by_jaxpr(x, y):
 
 def by_mosaic(x, y):
     scratch = [plgpu.SMEM(x.shape, x.dtype), plgpu.Barrier()]
-    call = plgpu.kernel(put_in_place(copy_through_shared), out_type=MATRIX, scratch_types=scratch)
+    call = plgpu.kernel(out_type=MATRIX, scratch_types=scratch)(put_in_place(copy_through_shared))
     return call(x) + y
 
 
