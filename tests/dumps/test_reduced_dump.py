@@ -41,6 +41,7 @@ def name_parameters(modules: DumpedModules) -> list[list[tuple[int, str]]]:
     ]
 
 
+@pytest.mark.nightly
 def test_dropping_outputs_keeps_the_verdicts_of_the_others(dumps: Path, tmp_path: Path, inspect: Inspect) -> None:
     modules, before = read_modules(dumps / "losses"), outputs(inspect(dumps / "losses"))
     for number in (0, len(before) - 1):
@@ -131,6 +132,7 @@ def test_a_schedule_alone_is_cut_down_to_its_kernel(pick: Pick, tmp_path: Path, 
     assert lines[0].startswith("start: ")
 
 
+@pytest.mark.nightly
 def test_an_ended_reduction_of_a_dump_continues(pick: Pick, tmp_path: Path, cache: Path) -> None:
     (file,) = pick("losses-untagged", "after_optimizations.txt").iterdir()
     seen: list[str] = []
