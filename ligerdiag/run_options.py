@@ -310,9 +310,14 @@ class ReduceOptions:
     """Options of `reduce`: the case, the property to keep, and where the result goes."""
 
     selector: Annotated[
-        str, Option(metavar="CASE", help="A case, as an id, a file, or module:name.", show_default=False)
+        str,
+        Option(
+            metavar="CASE|DUMP",
+            help="A case, as an id, a file, or module:name; or a dump of one module, as a folder or a file.",
+            show_default=False,
+        ),
     ]
-    """The case to reduce; it must be one."""
+    """The case or dump to reduce; it must be one."""
     output: Annotated[
         Path,
         Option(

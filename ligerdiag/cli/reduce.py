@@ -38,6 +38,9 @@ Writes one Python file without ligerdiag: the kernel, the program, and an assert
 fails on a GPU; beside it the optimized HLO. Each candidate is compiled and judged as
 `ligerdiag check` does it. A second call with the same --output continues where the first
 one ended.
+
+Of a dump, it removes outputs and instructions as long as `ligerdiag inspect` says the same,
+and writes HLO text and protobuf.
 """
 
 MEANINGS = {
@@ -56,6 +59,7 @@ Examples:
   ligerdiag reduce mine.py --numbers --time-limit 600
   ligerdiag reduce mine.py --format issue --bisect flags > issue.md
                                                 the body of a bug report
+  ligerdiag reduce /tmp/dump --output small.py
 
 \b
 Exit codes:

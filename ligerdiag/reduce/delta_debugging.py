@@ -1,14 +1,15 @@
 """Searches for the smallest program that still shows the symptom.
 
 The search goes from large steps to small ones: sizes of the arguments, outputs, loops, equations by delta debugging,
-arguments, sizes again. It is deterministic: it asks about the same candidates in the same order, whatever the time. Its
-result is minimal in the sense of delta debugging: no single step that it knows makes the program smaller.
+arguments, iterations, sizes again. It is deterministic: it asks about the same candidates in the same order, whatever
+the time. Its result is minimal in the sense of delta debugging: no single step that it knows makes the program smaller.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.reduce.edits import (
+    count_iterations,
     keep_outputs,
     list_names,
     merge_arguments,
@@ -16,6 +17,7 @@ from ligerdiag.reduce.edits import (
     remove_equations,
     resize,
     run_once,
+    shorten_loop,
 )
 from ligerdiag.reduce.reduced_program import Kind, Program, Size, compute_size, iterate_equations
 
@@ -51,6 +53,7 @@ class Reduction:
             self._merge_arguments()
             if self.best == before:
                 break
+        self._shorten_loops()
         self._shrink_sizes()
 
     def _try(self, step: str, candidates: Sequence[Program | None], *, may_equal: bool = False) -> bool:
@@ -143,6 +146,14 @@ class Reduction:
                 present = {one.name for one in self.best.body.parameters}
                 if {kept, dropped} <= present:
                     self._try("one argument less", [merge_arguments(self.best, kept, dropped)])
+
+    def _shorten_loops(self) -> None:
+        """Lets loops run less often, if only a number in the program says how often they do."""
+        loops = [(one.label, count_iterations(one)) for one in iterate_equations(self.best.body)]
+        for name, iterations in loops:
+            for new in _list_smaller(iterations):
+                if self._try("fewer iterations", [shorten_loop(self.best, name, new)], may_equal=True):
+                    break
 
     def _shrink_sizes(self) -> None:
         """Makes sizes smaller in the reduced program itself."""

@@ -5,6 +5,7 @@ and, if the dump has the buffer assignment, their bytes.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -248,8 +249,9 @@ class DumpReducer:
 def write_modules(modules: DumpedModules, files: ModuleFiles, folder: Path) -> ModuleFiles:
     """Writes the modules as a dump of XLA's, under its names, and returns the files. files: of the original."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = modules.optimized.hlo_module.name
-    target = f"{files.target}_gpu_" if files.target else ""
+    name = re.sub(r"[^\w-]", "_", modules.optimized.hlo_module.name)[:100]  # whoever wrote the dump chose it
+    target = re.sub(r"[^\w.]", "_", files.target)
+    target = f"{target}_gpu_" if target else ""
     optimized = folder / f"module_0001.{name}.{target}after_optimizations.hlo.pb"
     optimized.write_bytes(modules.optimized.SerializeToString(deterministic=True))
     program: tuple[Path, ...] = ()

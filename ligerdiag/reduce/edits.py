@@ -243,25 +243,80 @@ def run_once(program: Program, name: str) -> Program | None:
     name: of the loop. Every iteration's part of a collected result is that of the one iteration.
     """
 
-    def change(body: Body) -> Body | None:
-        for number, equation in enumerate(body.equations):
-            if equation.results and equation.results[0].name == name:
-                found = _open(equation)
-                if found is None:
-                    return None
-                equations, values = found
-                before, after = body.equations[:number], body.equations[number + 1 :]
-                return substitute(replace(body, equations=(*before, *equations, *after)), values)
-            for place, inner in enumerate(equation.bodies):
-                changed = change(inner)
-                if changed is not None:
-                    bodies = (*equation.bodies[:place], changed, *equation.bodies[place + 1 :])
-                    new = replace(equation, bodies=bodies)
-                    return replace(body, equations=(*body.equations[:number], new, *body.equations[number + 1 :]))
-        return None
+    def insert(body: Body, number: int) -> Body | None:
+        found = _open(body.equations[number])
+        if found is None:
+            return None
+        equations, values = found
+        before, after = body.equations[:number], body.equations[number + 1 :]
+        return substitute(replace(body, equations=(*before, *equations, *after)), values)
 
-    body = change(program.body)
+    body = _change_at(program.body, name, insert)
     return None if body is None else prune(replace(program, body=body))
+
+
+def _change_at(body: Body, name: str, change: Callable[[Body, int], Body | None]) -> Body | None:
+    """Returns the body in which one body, at any depth, is another one; None if nothing changes.
+
+    name: of an equation. change: makes the new body from that with the equation, and the equation's number in it.
+    """
+    for number, equation in enumerate(body.equations):
+        if equation.label == name:
+            return change(body, number)
+        for place, inner in enumerate(equation.bodies):
+            changed = _change_at(inner, name, change)
+            if changed is not None:
+                bodies = (*equation.bodies[:place], changed, *equation.bodies[place + 1 :])
+                new = replace(equation, bodies=bodies)
+                return replace(body, equations=(*body.equations[:number], new, *body.equations[number + 1 :]))
+    return None
+
+
+def count_iterations(equation: Equation) -> int:
+    """Returns the number of iterations that `shorten_loop` can change: that of a scan over nothing, or the number with
+    which the condition of a `while` compares; 0 if there is none.
+    """
+    if equation.kind is Kind.SCAN:
+        is_over_nothing = len(equation.operands) == len(equation.results) == equation.carried
+        return equation.length if is_over_nothing else 0
+    if equation.kind is not Kind.WHILE:
+        return 0
+    bounds = [int(one.text) for each in equation.bodies[0].equations for one in each.operands if _is_bound(each, one)]
+    return bounds[0] if len(bounds) == 1 else 0
+
+
+def _is_bound(comparison: Equation, operand: Operand) -> bool:
+    is_number = operand.is_literal and operand.text.isdigit() and not operand.type.shape
+    return is_number and comparison.primitive in ("lt", "le", "gt", "ge", "ne")
+
+
+def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
+    """Returns the program in which a loop runs less often; None if it does not have more iterations, or nobody knows how
+    many. A scan over arrays gets shorter with their sizes, see `resize`.
+    """
+
+    def shorten(body: Body, number: int) -> Body | None:
+        equation = body.equations[number]
+        if count_iterations(equation) <= iterations:
+            return None
+        if equation.kind is Kind.SCAN:
+            new = replace(equation, length=iterations)
+        else:
+            condition, inner = equation.bodies
+            equations = tuple(
+                replace(
+                    one,
+                    operands=tuple(
+                        replace(each, text=str(iterations)) if _is_bound(one, each) else each for each in one.operands
+                    ),
+                )
+                for one in condition.equations
+            )
+            new = replace(equation, bodies=(replace(condition, equations=equations), inner))
+        return replace(body, equations=(*body.equations[:number], new, *body.equations[number + 1 :]))
+
+    body = _change_at(program.body, name, shorten)
+    return None if body is None else replace(program, body=body)
 
 
 def _open(equation: Equation) -> tuple[tuple[Equation, ...], dict[str, Operand]] | None:
@@ -304,6 +359,9 @@ def resize(program: Program, old: int, new: int) -> Program:
     then refuses to trace it.
     """
     pattern = re.compile(rf"(?<![\w.=]){old}(?![\w.])|(?<=[A-Z]=){old}(?![\w.])")
+    in_calls = re.compile(
+        rf"(?<![\w.=]){old}(?![\w.])|(?<=\w=)(?<!num_warps=)(?<!num_stages=)(?<!num_ctas=){old}(?![\w.])"
+    )
 
     def change_type(kind: ArrayType) -> ArrayType:
         return replace(kind, shape=tuple(new if size == old else size for size in kind.shape))
@@ -324,7 +382,7 @@ def resize(program: Program, old: int, new: int) -> Program:
                     one,
                     results=tuple(map(change_variable, one.results)),
                     operands=tuple(map(change_operand, one.operands)),
-                    text=pattern.sub(str(new), one.text),
+                    text=(in_calls if one.kind is Kind.KERNEL else pattern).sub(str(new), one.text),
                     bodies=tuple(map(change, one.bodies)),
                     length=new if one.length == old else one.length,
                 )

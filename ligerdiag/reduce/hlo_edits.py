@@ -239,7 +239,9 @@ def drop_unread_calls(modules: DumpedModules) -> Iterator[DumpedModules]:
 
 def drop_parameters(modules: DumpedModules) -> DumpedModules | None:
     """Returns the modules without the parameters that none of them reads, aliases or donates."""
-    unread = set.intersection(*(_list_unread(one.hlo_module) for one in modules.protos))
+    unread = _list_unread(modules.optimized.hlo_module)
+    if modules.program is not None:
+        unread &= _list_unread(modules.program.hlo_module)
     if not unread:
         return None
     new = modules.copy()

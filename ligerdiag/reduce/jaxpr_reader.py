@@ -22,7 +22,17 @@ from ligerdiag.reduce.expressions import (
 )
 from ligerdiag.reduce.kernel_source import SourceCopier, UnwritableError
 from ligerdiag.reduce.pallas_call_text import PallasCall, PallasCalls, write_pallas_call
-from ligerdiag.reduce.reduced_program import ArrayType, Body, Equation, Kind, Operand, Variable
+from ligerdiag.reduce.program_text import print_function
+from ligerdiag.reduce.reduced_program import (
+    ArrayType,
+    Body,
+    Equation,
+    Kind,
+    Operand,
+    Program,
+    Variable,
+    iterate_equations,
+)
 from ligerdiag.reduce.ref_text import OPERATIONS, write_ref_operation
 from ligerdiag.reduce.triton_call_text import write_triton_call
 
@@ -133,6 +143,8 @@ class JaxprReader:
                 return self._read_shard_map(params, plain)
             case "triton_kernel_call":
                 return self._read_triton_call(params, plain)
+            case "program_id" | "num_programs":
+                return replace(plain, text=f"pl.{name}({int(params['axis'])})")
             case _ if name in OPERATIONS:
                 return self._read_ref_operation(eqn, plain)
             case _:
@@ -222,10 +234,35 @@ class JaxprReader:
             self.count += 1
             plain = replace(plain, mark=f"e{self.count}")
         try:
-            text, gives_tuple = write_pallas_call(call, self.copier)
+            text, gives_tuple = write_pallas_call(call, self.copier, lambda: self._print_kernel(kernel, eqn))
         except UnwritableError as fault:
             return replace(plain, kind=Kind.UNPRINTABLE, reason=str(fault))
         return replace(plain, kind=Kind.KERNEL, text=text, gives_tuple=gives_tuple)
+
+    def _print_kernel(self, name: str, eqn: Any) -> str | None:
+        """Prints the kernel of a Pallas call from its jaxpr, and returns its name; None if an operation in it has no Python
+        form.
+        """
+        calls = [one for one in iterate_operations(eqn.params["jaxpr"]) if one.primitive.name == "pallas_call"]
+        if len(calls) != 1 or not name.isidentifier() or name in self.definitions:
+            return None
+        jaxpr = calls[0].params["jaxpr"]
+        parameters = tuple(
+            Variable(name=f"ref{number}", type=read_type(var.aval)) for number, var in enumerate(jaxpr.invars)
+        )
+        equations: list[Equation] = []
+        reader = JaxprReader()
+        reader._read_call(jaxpr, [Operand(text=one.name, type=one.type) for one in parameters], equations)
+        body = Body(parameters=parameters, equations=tuple(equations), results=())
+        if any(one.kind is Kind.UNPRINTABLE for one in iterate_equations(body)) or jaxpr.constvars:
+            return None
+        *lines, _ = print_function(Program(name=name, body=body, arguments=(), outputs=()))
+        text = "\n".join(lines if len(lines) > 1 else (*lines, "    pass"))
+        self.definitions[name] = f"{text}\n"
+        self.imports.extend(
+            ("import jax.numpy as jnp", "from jax import lax", "from jax.experimental import pallas as pl")
+        )
+        return name
 
     def _read_triton_call(self, params: Any, plain: Equation) -> Equation:
         kernel = compute_kernel_name(params)

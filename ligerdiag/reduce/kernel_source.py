@@ -84,10 +84,10 @@ class SourceCopier:
         """
         if isinstance(function, partial):
             made = cast("partial[Any]", function)
-            parts = [self.write_function(made.func), *map(self.write_parameter, made.args)]
+            parts = [self.write_parameter(value) for value in made.args]
             parts += [f"{name}={self.write_parameter(value)}" for name, value in made.keywords.items()]
             self.imports.append("from functools import partial")
-            return f"partial({', '.join(parts)})"
+            return f"partial({', '.join((self.write_function(made.func), *parts))})"
         inner = unwrap(function)
         if getattr(inner, "__name__", "") != "<lambda>":
             return self.copy(function)
@@ -128,7 +128,7 @@ class SourceCopier:
 
     def _find_text(self, node: ast.Name | ast.Attribute, function: Any, own: str, name: str) -> str | None:
         """Copies what a name or an attribute of a module reads, and returns the text that takes its place; None if it
-        stays as it is.
+        stays unchanged.
         """
         path = ast.unparse(node).split(".")
         if path == [own]:
@@ -195,10 +195,11 @@ class SourceCopier:
             if names:
                 self.imports.append("import triton.language as tl")
                 return f"tl.{names[0]}"
-        if isinstance(value, type) and issubclass(value, np.generic):
+        if isinstance(value, type) and issubclass(cast("type[Any]", value), np.generic):
             self.imports.append("import jax.numpy as jnp")
-            return f"jnp.{np.dtype(value).name}"
-        if (dtype := getattr(value, "dtype", None)) is not None and not hasattr(value, "shape"):
+            return f"jnp.{np.dtype(cast('type[Any]', value)).name}"
+        scalar: Any = value  # such as `jnp.float32`
+        if (dtype := getattr(scalar, "dtype", None)) is not None and not hasattr(scalar, "shape"):
             self.imports.append("import jax.numpy as jnp")
             return f"jnp.{dtype.name}"
         inner = unwrap(value)

@@ -1,6 +1,6 @@
 """Notes how a program calls Pallas while JAX traces it, and writes these calls as Python. Runs in a worker.
 
-A Pallas primitive has no kernel function, no block sizes as they were written and no scratch shapes. So each call of
+A Pallas primitive has the jaxpr of the kernel, but neither its function nor its scratch shapes as written. So each call of
 `pallas_call` or `plgpu.kernel` is traced as one function with a name of its own, under which its arguments are kept.
 """
 
@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -46,6 +47,14 @@ class PallasCall:
     out_tree: Any
     """The structure of the results."""
 
+    @property
+    def is_flat(self) -> bool:
+        """Returns whether the kernel gets one Ref after the other, and no tuples or dicts of them."""
+        operands = self.tree.unflatten(range(self.tree.num_leaves))
+        results: Any = self.out_tree.unflatten(range(self.out_tree.num_leaves))
+        given: list[Any] = [*operands, *(results if isinstance(results, tuple | list) else [results])]
+        return all(isinstance(one, int) for one in given) and not self.keywords.get("grid_spec")
+
 
 @dataclass(slots=True)
 class PallasCalls:
@@ -76,7 +85,7 @@ class PallasCalls:
             bound = inspect.signature(original).bind_partial(*args, **words)
             kernel = bound.arguments.get(first)
             if not callable(kernel):  # a decorator
-                return lambda body: make(body, *args, **words)
+                return partial(make, *args, **words)
             return self._note(entry, kernel, original(*args, **words), _list_keywords(bound, first))
 
         return make
@@ -129,14 +138,23 @@ def _list_keywords(bound: inspect.BoundArguments, first: str) -> Mapping[str, An
     return words
 
 
-def write_pallas_call(call: PallasCall, copier: SourceCopier) -> tuple[str, bool]:
+def write_pallas_call(
+    call: PallasCall, copier: SourceCopier, print_kernel: Callable[[], str | None]
+) -> tuple[str, bool]:
     """Returns the call as Python with `{0}`, `{1}` for its operands, and whether its value is a tuple or list. Copies the
     kernel.
 
-    Raises UnwritableError for an argument without a Python form.
+    print_kernel: prints a kernel that cannot be copied, and returns its name; None if that is impossible. Raises
+    UnwritableError for an argument without a Python form.
     """
     writer = _Writer(copier=copier)
-    kernel = copier.write_function(call.kernel)
+    try:
+        kernel = copier.write_function(call.kernel)
+    except UnwritableError:
+        printed = print_kernel() if call.is_flat else None
+        if printed is None:
+            raise
+        kernel = printed
     words = [kernel, *(f"{name}={writer.write(value)}" for name, value in call.keywords.items())]
     alias = call.entry.split(".", maxsplit=1)[0]
     writer.use(alias)
@@ -159,8 +177,9 @@ def _write_tree(operands: Any) -> list[str]:
         if isinstance(one, str):
             written.append(one)
         elif isinstance(one, tuple | list):
-            inner = ", ".join(_write_tree(one))
-            written.append(f"[{inner}]" if isinstance(one, list) else f"({inner}{',' if len(one) == 1 else ''})")
+            parts = _write_tree(one)
+            inner = ", ".join(parts)
+            written.append(f"[{inner}]" if isinstance(one, list) else f"({inner}{',' if len(parts) == 1 else ''})")
         else:
             raise UnwritableError(f"has an operand of type `{type(one).__name__}`, which has no Python form")
     return written

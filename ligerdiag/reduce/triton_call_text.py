@@ -5,7 +5,7 @@ aliases an operand. Since 0.4 it has them in `out_type`, and an operand that the
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -128,7 +128,8 @@ def _write_argument(value: Any) -> str:
     if type(value).__name__ == "_StaticArg":
         value = value.value
         if isinstance(value, np.generic):
-            return f"np.{value.dtype.name}({_escape(_require(write_value(value.item())))})"
+            name = type(cast("Any", value)).__name__
+            return f"np.{name}({_escape(_require(write_value(value.item())))})"
     text = write_value(value)
     if text is None:
         raise UnwritableError(f"has an operand of type `{type(value).__name__}`, which has no Python form")
@@ -168,7 +169,9 @@ def _write_grid(params: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
     looks them up.
     """
     grid = params["grid"]
-    choices = _list_configurations(params["fn"], constants) if callable(grid) else [{}]
+    choices: list[Mapping[str, Any]] = [{}]
+    if callable(grid):
+        choices = _list_configurations(params["fn"], constants)
     grids = [_choose(grid, {**constants, **one}, "its grid") for one in choices]
     if all(one == grids[0] for one in grids):
         return _require(write_value(grids[0]))

@@ -41,6 +41,7 @@ def name_parameters(modules: DumpedModules) -> list[list[tuple[int, str]]]:
     ]
 
 
+@pytest.mark.nightly
 def test_dropping_outputs_keeps_the_verdicts_of_the_others(dumps: Path, tmp_path: Path, inspect: Inspect) -> None:
     modules, before = read_modules(dumps / "losses"), outputs(inspect(dumps / "losses"))
     for number in (0, len(before) - 1):
@@ -131,6 +132,7 @@ def test_a_schedule_alone_is_cut_down_to_its_kernel(pick: Pick, tmp_path: Path, 
     assert lines[0].startswith("start: ")
 
 
+@pytest.mark.nightly
 def test_an_ended_reduction_of_a_dump_continues(pick: Pick, tmp_path: Path, cache: Path) -> None:
     (file,) = pick("losses-untagged", "after_optimizations.txt").iterdir()
     seen: list[str] = []
@@ -147,6 +149,13 @@ def test_an_ended_reduction_of_a_dump_continues(pick: Pick, tmp_path: Path, cach
     assert ending is None
     assert whole.after < first.after
     assert (tmp_path / "small.steps").read_text().startswith(known)
+
+
+def test_a_module_s_name_is_no_path(dumps: Path, tmp_path: Path) -> None:
+    modules = read_modules(dumps / "losses", alone=True)
+    modules.optimized.hlo_module.name = "../../step"
+    files = write_modules(modules, only(dumps / "losses"), tmp_path / "inner" / "most")
+    assert {path.parent for path in files.optimized} == {tmp_path / "inner" / "most"}
 
 
 def test_a_program_as_text_is_refused(pick: Pick, tmp_path: Path, cache: Path) -> None:

@@ -139,3 +139,21 @@ def test_a_kernel_s_file_needs_no_module_of_the_user_s(printed):
 
 def test_a_tuned_kernel_s_grid_is_looked_up(printed):
     assert 'grid=lambda meta: {(64,): (4,), (128,): (2,)}[(meta["BLOCK"],)]' in printed["tuned"][0]
+
+
+@pytest.mark.nightly
+def test_a_user_s_package_is_reduced_in_an_empty_folder(plain_python: Path, tmp_path: Path):
+    (tmp_path / "constants.py").write_text(CONSTANTS)
+    (tmp_path / "programs.py").write_text(PROGRAMS)
+    (tmp_path / "mine.py").write_text(
+        "import programs\nfrom ligerdiag import Arg, Case\n\n\ndef step(a, b):\n    out, x = programs.tuned(a, b)\n"
+        "    return {'sine': out + b, 'gradient': x * 3.0}\n\n\n"
+        "CASE = Case(name='mine', function=step, args=(Arg(shape=(256,)),) * 2)\n"
+    )
+    words = [plain_python.with_name("ligerdiag"), "reduce", "mine.py", "--output", "small.py", "--cache-dir", "cache"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    text = (tmp_path / "small.py").read_text()
+    assert "kept:    LD002 on operand 0 of `tuned_kernel`" in ran.stdout
+    assert "out_type=jax.ShapeDtypeStruct((256,), jnp.float32)" in text
+    assert "programs" not in text.split('"""')[2]

@@ -58,9 +58,25 @@ def copy_through_shared(values_ref, doubled_ref, contents_ref, shared, barrier):
     plgpu.wait_smem_to_gmem(0)
 
 
+class Option:
+    """No Python form: the kernel is printed from its jaxpr."""
+
+    factor = 2.0
+
+
+def by_jaxpr(x, y):
+    def scale(x_ref, y_ref, out_ref, *, option):
+        row = pl.program_id(0)
+        out_ref[row] = jnp.exp(x_ref[row]) * option.factor + y_ref[0, :].sum()
+        x_ref[row, 2:4] = jnp.maximum(y_ref[row, :2], 0.5)
+
+    call = pl.pallas_call(partial(scale, option=Option()), out_shape=MATRIX, grid=(4,))
+    return call(x, y)
+
+
 def by_mosaic(x, y):
     scratch = [plgpu.SMEM(x.shape, x.dtype), plgpu.Barrier()]
-    call = plgpu.kernel(put_in_place(copy_through_shared), out_type=MATRIX, scratch_types=scratch)
+    call = plgpu.kernel(out_type=MATRIX, scratch_types=scratch)(put_in_place(copy_through_shared))
     return call(x) + y
 
 
@@ -102,7 +118,7 @@ def read(function) -> tuple[Program, list[str]]:
     return program, describe_calls(closed)
 
 
-@pytest.mark.parametrize("function", [by_rows, by_mosaic, by_dict])
+@pytest.mark.parametrize("function", [by_rows, by_jaxpr, by_mosaic, by_dict])
 def test_a_printed_call_is_the_same_call(function):
     program, original = read(function)
     text = print_head(program) + "\n" + "\n".join(print_function(program))
@@ -115,14 +131,11 @@ def test_a_printed_call_is_the_same_call(function):
 
 
 def test_a_call_whose_argument_has_no_python_form_says_so():
-    class Option:
-        pass
-
     def call(x, y):
-        def double(x_ref, out_ref, *, option):
-            out_ref[...] = 2 * x_ref[...]
+        def double(pair, out_ref, *, option):
+            out_ref[...] = 2 * pair[0][...]
 
-        return pl.pallas_call(partial(double, option=Option()), out_shape=MATRIX)(x) + y
+        return pl.pallas_call(partial(double, option=Option()), out_shape=MATRIX)((x, y))
 
     program, _ = read(call)
     missing = [one for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE]

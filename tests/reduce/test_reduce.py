@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -124,6 +125,31 @@ def test_an_ended_search_has_the_smallest_program_so_far(tmp_path):
     whole, ending = api.reduce(options)
     assert ending is None
     assert whole.after.equations == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_reduction_that_was_ended_half_way_gives_the_same_file(tmp_path, number):
+    whole, _ = reduce_text(tmp_path, KERNEL)
+    known = (tmp_path / "out.steps").read_text()
+    words = ["reduce", "mine.py", "--output", "small.py", "--cache-dir", "other"]
+    with subprocess.Popen([sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith(b"fewer operations"):
+                running.send_signal(number)
+                break
+        running.stderr.read()
+    assert running.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    left = (tmp_path / "small.steps").read_text()
+    assert left != known
+    assert known.startswith(left)
+    ran = subprocess.run(
+        [sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "small.steps").read_text() == known
+    assert (tmp_path / "small.py").read_text() == whole.text
 
 
 @pytest.mark.nightly
