@@ -27,7 +27,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool
 
 AXES = (Axis.PASSES, Axis.FLAGS, Axis.TARGETS, Axis.TOOLCHAINS)
-"""What a bug report can vary: all that leaves the program as it is."""
+"""The properties that a bug report can vary: those that leave the program unchanged."""
 
 
 def describe_issue(

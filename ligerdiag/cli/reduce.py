@@ -62,7 +62,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """What `reduce` prints beside the files that it writes."""
+    """The text on standard output, beside the files that `reduce` writes."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"

@@ -52,7 +52,7 @@ class ProgramSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueFacts:
-    """What a bug report needs beside the report of a run."""
+    """The facts that a bug report needs beside the report of a run."""
 
     program: ProgramSource | None
     """None if the module was compiled elsewhere."""
@@ -70,7 +70,7 @@ class IssueFacts:
     commands: tuple[str, ...] = ()
     """The commands that reproduce the result."""
     bisections: tuple[Bisection, ...] = ()
-    """What was tried to change the result."""
+    """The trials that vary the compile, to change the result."""
 
 
 _FOLDED_FROM = 60
@@ -205,7 +205,9 @@ def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
 
 
 def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
-    """Returns what an execution with other functions in the place of the kernels shows; empty if there was none."""
+    """Returns the outputs that are wrong in an execution with other functions instead of the kernels; empty if it was not
+    done.
+    """
     opaque = replay.opaque
     if opaque is None or opaque.state is not ReplayState.DONE:
         return []
