@@ -21,6 +21,7 @@ from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.report.issue import IssueFacts, ProgramSource, find_issue_subject, render_issue
 from ligerdiag.report.issue.program_imports import list_imports
+from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, ReduceOptions
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
@@ -36,14 +37,17 @@ def describe_issue(
     bisections: Sequence[Bisection] = (),
     attached: Sequence[str] = (),
     program: ProgramSource | None = None,
+    rule: str = "",
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
     bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
-    program to show, by default the file that defines the case. Raises InputError if no case of the run has anything to
+    program to show, by default the file that defines the case. rule: id or name of the rule whose finding to report, by
+    default that of the gravest. Raises InputError if no case of the run has anything to
     report, or several have.
     """
-    subject = find_issue_subject(report if program is None else _rename_candidates(report, program.name))
+    renamed = report if program is None else _rename_candidates(report, program.name)
+    subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
     case = subject.case
     shown = program or _load_program(case, report)
     artifact = _load_artifact(case)
@@ -112,14 +116,22 @@ def _list_commands(program: ProgramSource, case: CaseReport, versions: Mapping[s
 
 
 def bisect_subject(
-    report: CheckReport, axes: Sequence[Axis], options: CheckOptions, on_progress: OnProgress | None = None
+    report: CheckReport,
+    axes: Sequence[Axis],
+    options: CheckOptions,
+    on_progress: OnProgress | None = None,
+    *,
+    toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
     """Returns what changes the result of the case that the bug report is about: a bisection along each axis.
 
-    options: those of the run. Raises InputError as `find_issue_subject` and `bisect` do, and if no output of the case is
-    wrong or unordered: trials are compared by the verdicts on outputs.
+    options: those of the run. toolchains: names of those to compare, by default all that are there. Raises InputError as
+    `find_issue_subject` and `bisect` do, and if no output of the case is wrong or unordered: trials are compared by the
+    verdicts on outputs.
     """
     case = find_issue_subject(report).case
+    if not axes:
+        return ()
     if not any(verdict.is_wrong or verdict is Verdict.LATENT for verdict in case.outputs.values()):
         raise InputError(
             f"`--bisect` compares the outputs of `{case.id}`, and the schedule makes none of them wrong: leave it out"
@@ -133,6 +145,7 @@ def bisect_subject(
                 axis=axis,
                 targets=() if axis is Axis.TARGETS else (case.target,),
                 toolchain=DEFAULT if axis is Axis.TOOLCHAINS else options.toolchain,
+                toolchains=toolchains if axis is Axis.TOOLCHAINS else (),
                 jobs=options.jobs,
                 timeout=options.timeout,
                 cache_directory=options.cache_directory,
@@ -169,7 +182,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
     return CheckOptions(
         selectors=(reduced.case_file,),
         targets=(options.target,),
-        toolchain=(options.toolchains or (DEFAULT,))[-1],
+        toolchain=_choose_toolchain(reduced, options.toolchains or (DEFAULT,)),
         jobs=options.jobs,
         timeout=options.timeout,
         cache_directory=options.cache_directory,
@@ -177,6 +190,13 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
         effects=options.effects,
         view=True,
     )
+
+
+def _choose_toolchain(reduced: Reduced, toolchains: Sequence[str]) -> str:
+    """Returns the toolchain with which an output of the reduced program is wrong, of two whose verdicts differ."""
+    verdicts = reduced.symptom.verdicts
+    wrong = [name for name, word in zip(toolchains, verdicts, strict=False) if word and Verdict(word).is_wrong]
+    return (*wrong, *toolchains[::-1])[0]
 
 
 _CANDIDATE = r"[^\s`()]*candidate_[0-9a-f]+\.py(?::\d+)?"

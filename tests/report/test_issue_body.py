@@ -216,13 +216,12 @@ def test_what_is_no_bug_is_not_reported(case: CaseReport, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_the_gravest_finding_is_reported() -> None:
+def test_the_gravest_finding_is_reported_unless_a_rule_is_asked_for() -> None:
     findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",)), make_stale())
-    (subject,) = [find_issue_subject(make_report(make_case(findings=order))) for order in (findings, findings[::-1])][
-        :1
-    ]
-    assert subject.finding is not None
-    assert subject.finding.rule == "LD001"
+    for order in (findings, findings[::-1]):
+        report = make_report(make_case(findings=order))
+        found = [find_issue_subject(report, rule).finding for rule in ("", "LD003", "LD020")]
+        assert [None if one is None else one.rule for one in found] == ["LD001", "LD003", "LD001"]
 
 
 def test_what_changes_the_result_is_about_the_outputs_of_the_finding() -> None:
