@@ -51,20 +51,35 @@ def describe_issue(
     case = subject.case
     shown = program or _load_program(case, report)
     artifact = _load_artifact(case)
-    provenance = artifact.provenance if artifact is not None and report.noun is Noun.CASE else None
-    versions = provenance.versions if provenance is not None else report.versions
+    is_ours = report.noun is Noun.CASE
+    provenance = artifact.provenance if artifact is not None and is_ours else None
+    versions = provenance.versions if provenance is not None else report.versions if is_ours else {}
     facts = IssueFacts(
         program=shown,
         versions=versions,
-        system=f"{platform.system()} {platform.machine()}" if report.noun is Noun.CASE else "",
+        system=f"{platform.system()} {platform.machine()}" if is_ours else "",
+        is_ours=is_ours,
         xla_flags=provenance.environment.get("XLA_FLAGS", "") if provenance is not None else "",
         options={} if provenance is None else {name: str(value) for name, value in provenance.flags.items()},
+        driver=_read_driver() if case.device is not None else "",
         device_count=1 if provenance is None else provenance.devices,
         attached=tuple(attached),
         commands=() if shown is None else _list_commands(shown, case, versions),
         bisections=tuple(bisections),
     )
     return render_issue(subject, facts)
+
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def _read_driver() -> str:
+    """Returns the version of this machine's NVIDIA driver; empty if there is none."""
+    try:
+        found = re.search(r"\s(\d+(?:\.\d+)+)\s", _DRIVER.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None:

@@ -139,6 +139,8 @@ def test_numbers_come_from_where_the_text_says() -> None:
     assert "`loss`" not in said
     assert "Both were computed on the CPU, not on a GPU." in said
     assert "Run on 1 `NVIDIA H200`" in said
+    versions = section(render(case, replace(FACTS, driver="580.159.04")), "Versions")
+    assert "\nran on 1 NVIDIA H200, driver 580.159.04\n" in versions
     assert "| `input` | 1.3e+04 | 0.0001 |" in said
 
 
@@ -158,7 +160,7 @@ def test_what_was_not_computed_is_not_claimed(changes: dict[str, object], said: 
     text = section(render(make_case(findings=(make_stale(),), **changes)), "Expected and actual")
     assert said in text
     assert "from the schedule alone" in text
-    assert "Nothing of it was run on a GPU." in text
+    assert "Nothing was run on a GPU for this report." in text
     assert "|" not in text
 
 
@@ -168,6 +170,14 @@ def test_a_change_of_the_caller_s_argument_is_told_in_numbers() -> None:
     said = section(render(make_case(findings=(finding,), replay=replay)), "Expected and actual")
     assert "50% of the argument `x` changed; `loss` is another one in a second execution" in said
     assert "expected values" not in said
+
+
+def test_a_dump_is_not_said_to_have_our_versions() -> None:
+    facts = IssueFacts(program=None, versions={}, is_ours=False)
+    text = render(make_case(findings=(make_stale(),)), facts)
+    assert "a dump of another compile, for h100; its versions and flags are not in it" in section(text, "Versions")
+    assert "from a description" not in text
+    assert "## To reproduce" not in text
 
 
 def test_values_that_nobody_defines_are_never_called_right() -> None:
@@ -217,7 +227,7 @@ def test_what_is_no_bug_is_not_reported(case: CaseReport, said: str) -> None:
 
 
 def test_the_gravest_finding_is_reported_unless_a_rule_is_asked_for() -> None:
-    findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",)), make_stale())
+    findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",), operand=1), make_stale())
     for order in (findings, findings[::-1]):
         report = make_report(make_case(findings=order))
         found = [find_issue_subject(report, rule).finding for rule in ("", "LD003", "LD020")]

@@ -25,6 +25,7 @@ def test_inspect_quotes_nothing_unless_a_root_is_given(
             assert text not in said + pages
         assert "mine.py" in said
     assert "This report has no program" in issue.read_text()
+    assert "its versions and flags are not in it" in issue.read_text()
     assert not any(text in issue.read_text() + (tmp_path / "issue.hlo").read_text() for text in (CALL, STORE))
     shown = run("inspect", artifact, "--no-replay", "--source-root", workplace / "mine", cwd=tmp_path)
     assert CALL in shown.stdout
