@@ -298,7 +298,7 @@ def _list_versions(case: CaseReport, facts: IssueFacts) -> list[str]:
         return [f"the module is a dump of another compile, for {case.target}; its versions and flags are not in it"]
     lines = [
         ", ".join(packages),
-        f"compiled for {case.target}{several}, from a description of the GPU: none was there",
+        f"compiled for {case.target}{several} from a description of the GPU",
         *_list_devices(case.device, facts),
         *([system] if system else []),
         f"XLA_FLAGS: {facts.xla_flags or 'not set'}",
