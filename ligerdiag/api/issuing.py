@@ -53,7 +53,7 @@ def describe_issue(
     artifact = _load_artifact(case)
     is_ours = report.noun is Noun.CASE
     provenance = artifact.provenance if artifact is not None and is_ours else None
-    versions = provenance.versions if provenance is not None else report.versions if is_ours else {}
+    versions = provenance.versions if provenance is not None else report.versions if is_ours else dict[str, str]()
     facts = IssueFacts(
         program=shown,
         versions=versions,

@@ -139,8 +139,8 @@ def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced"
     check = api.make_reduced_check(reduced, options)
     report = api.check(check)
     toolchains = options.toolchains if len(options.toolchains) > 1 else ()
-    axes = dict.fromkeys((*line.axes, *([Axis.TOOLCHAINS] if toolchains else [])))
-    bisections = api.bisect_subject(report, tuple(axes), check, toolchains=toolchains)
+    axes = (*line.axes, Axis.TOOLCHAINS) if toolchains and Axis.TOOLCHAINS not in line.axes else line.axes
+    bisections = api.bisect_subject(report, axes, check, toolchains=toolchains)
     return api.describe_issue(report, bisections=bisections, attached=attached, program=program, rule=line.rule)
 
 
