@@ -21,13 +21,14 @@ from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.report.issue import IssueFacts, ProgramSource, find_issue_subject, render_issue
 from ligerdiag.report.issue.program_imports import list_imports
+from ligerdiag.rules.registry import get_rule
 from ligerdiag.run_options import BisectOptions, CheckOptions, ReduceOptions
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 from ligerdiag.workers.pool import Pool
 
 AXES = (Axis.PASSES, Axis.FLAGS, Axis.TARGETS, Axis.TOOLCHAINS)
-"""What a bug report can vary: all that leaves the program as it is."""
+"""The properties that a bug report can vary: those that leave the program unchanged."""
 
 
 def describe_issue(
@@ -36,31 +37,49 @@ def describe_issue(
     bisections: Sequence[Bisection] = (),
     attached: Sequence[str] = (),
     program: ProgramSource | None = None,
+    rule: str = "",
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
     bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
-    program to show, by default the file that defines the case. Raises InputError if no case of the run has anything to
+    program to show, by default the file that defines the case. rule: id or name of the rule whose finding to report, by
+    default that of the gravest. Raises InputError if no case of the run has anything to
     report, or several have.
     """
-    subject = find_issue_subject(report if program is None else _rename_candidates(report, program.name))
+    renamed = report if program is None else _rename_candidates(report, program.name)
+    subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
     case = subject.case
     shown = program or _load_program(case, report)
     artifact = _load_artifact(case)
-    provenance = artifact.provenance if artifact is not None and report.noun is Noun.CASE else None
-    versions = provenance.versions if provenance is not None else report.versions
+    is_ours = report.noun is Noun.CASE
+    provenance = artifact.provenance if artifact is not None and is_ours else None
+    versions = provenance.versions if provenance is not None else report.versions if is_ours else dict[str, str]()
     facts = IssueFacts(
         program=shown,
         versions=versions,
-        system=f"{platform.system()} {platform.machine()}" if report.noun is Noun.CASE else "",
+        system=f"{platform.system()} {platform.machine()}" if is_ours else "",
+        is_ours=is_ours,
         xla_flags=provenance.environment.get("XLA_FLAGS", "") if provenance is not None else "",
         options={} if provenance is None else {name: str(value) for name, value in provenance.flags.items()},
+        driver=_read_driver() if case.device is not None else "",
         device_count=1 if provenance is None else provenance.devices,
         attached=tuple(attached),
         commands=() if shown is None else _list_commands(shown, case, versions),
         bisections=tuple(bisections),
     )
     return render_issue(subject, facts)
+
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def _read_driver() -> str:
+    """Returns the version of this machine's NVIDIA driver; empty if there is none."""
+    try:
+        found = re.search(r"\s(\d+(?:\.\d+)+)\s", _DRIVER.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None:
@@ -112,14 +131,22 @@ def _list_commands(program: ProgramSource, case: CaseReport, versions: Mapping[s
 
 
 def bisect_subject(
-    report: CheckReport, axes: Sequence[Axis], options: CheckOptions, on_progress: OnProgress | None = None
+    report: CheckReport,
+    axes: Sequence[Axis],
+    options: CheckOptions,
+    on_progress: OnProgress | None = None,
+    *,
+    toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
     """Returns what changes the result of the case that the bug report is about: a bisection along each axis.
 
-    options: those of the run. Raises InputError as `find_issue_subject` and `bisect` do, and if no output of the case is
-    wrong or unordered: trials are compared by the verdicts on outputs.
+    options: those of the run. toolchains: names of those to compare, by default all that are there. Raises InputError as
+    `find_issue_subject` and `bisect` do, and if no output of the case is wrong or unordered: trials are compared by the
+    verdicts on outputs.
     """
     case = find_issue_subject(report).case
+    if not axes:
+        return ()
     if not any(verdict.is_wrong or verdict is Verdict.LATENT for verdict in case.outputs.values()):
         raise InputError(
             f"`--bisect` compares the outputs of `{case.id}`, and the schedule makes none of them wrong: leave it out"
@@ -133,6 +160,7 @@ def bisect_subject(
                 axis=axis,
                 targets=() if axis is Axis.TARGETS else (case.target,),
                 toolchain=DEFAULT if axis is Axis.TOOLCHAINS else options.toolchain,
+                toolchains=toolchains if axis is Axis.TOOLCHAINS else (),
                 jobs=options.jobs,
                 timeout=options.timeout,
                 cache_directory=options.cache_directory,
@@ -169,7 +197,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
     return CheckOptions(
         selectors=(reduced.case_file,),
         targets=(options.target,),
-        toolchain=(options.toolchains or (DEFAULT,))[-1],
+        toolchain=_choose_toolchain(reduced, options.toolchains or (DEFAULT,)),
         jobs=options.jobs,
         timeout=options.timeout,
         cache_directory=options.cache_directory,
@@ -177,6 +205,13 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
         effects=options.effects,
         view=True,
     )
+
+
+def _choose_toolchain(reduced: Reduced, toolchains: Sequence[str]) -> str:
+    """Returns the toolchain with which an output of the reduced program is wrong, of two whose verdicts differ."""
+    verdicts = reduced.symptom.verdicts
+    wrong = [name for name, word in zip(toolchains, verdicts, strict=False) if word and Verdict(word).is_wrong]
+    return (*wrong, *toolchains[::-1])[0]
 
 
 _CANDIDATE = r"[^\s`()]*candidate_[0-9a-f]+\.py(?::\d+)?"

@@ -24,6 +24,7 @@ from ligerdiag.cli.options import (
 from ligerdiag.cli.output import require_bisectable, require_writable, write_atomically
 from ligerdiag.ending import RunEnded, watch_for_end
 from ligerdiag.errors import InputError
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.run_options import Option, ReduceOptions
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """What `reduce` prints beside the files that it writes."""
+    """The text on standard output, beside the files that `reduce` writes."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"
@@ -111,25 +112,23 @@ def run_reduce(line: ReduceLine) -> None:
         if line.format is ReductionFormat.ISSUE:
             raise InputError("`--format issue` describes a case, and `reduce` prints only a summary of a dump")
         _reduce_dump(options, None if line.quiet else show, line.time_limit)
-    code, issue = ExitCode.AS_EXPECTED, ""
+    code, is_issue = ExitCode.AS_EXPECTED, line.format is ReductionFormat.ISSUE
     hlo = line.output.with_suffix(".hlo")
     try:
         with watch_for_end(line.time_limit):
             reduced, ending = api.reduce(options, None if line.quiet else show)
-            if line.format is ReductionFormat.ISSUE and ending is None:
-                issue = _describe_issue(line, options, reduced)
+            write_atomically(line.output, reduced.text)
+            if reduced.hlo:
+                write_atomically(hlo, reduced.hlo)
+            if is_issue and ending is None:
+                sys.stdout.write(_describe_issue(line, options, reduced))
     except RunEnded as end:
         sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
         raise typer.Exit(find_ending_code(end.ending)) from end
     if ending is not None:
         code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
-    write_atomically(line.output, reduced.text)
-    written = [f"`{line.output}`"]
-    if reduced.hlo:
-        write_atomically(hlo, reduced.hlo)
-        written.append(f"`{hlo}`")
-    sys.stdout.write(issue)
-    (sys.stderr if line.format is ReductionFormat.ISSUE else sys.stdout).write(
+    written = [f"`{line.output}`", *([f"`{hlo}`"] if reduced.hlo else [])]
+    (sys.stderr if is_issue else sys.stdout).write(
         f"kept:    {reduced.symptom.describe()}\n"
         f"before:  {reduced.before}\n"
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
@@ -149,8 +148,10 @@ def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced"
     program = ProgramSource(name=line.output.name, text=reduced.text, is_standalone=True)
     check = api.make_reduced_check(reduced, options)
     report = api.check(check)
-    bisections = api.bisect_subject(report, line.axes, check) if line.axes else ()
-    return api.describe_issue(report, bisections=bisections, attached=attached, program=program)
+    toolchains = options.toolchains if len(options.toolchains) > 1 else ()
+    axes = (*line.axes, Axis.TOOLCHAINS) if toolchains and Axis.TOOLCHAINS not in line.axes else line.axes
+    bisections = api.bisect_subject(report, axes, check, toolchains=toolchains)
+    return api.describe_issue(report, bisections=bisections, attached=attached, program=program, rule=line.rule)
 
 
 def _reduce_dump(options: ReduceOptions, show: Callable[[str], None] | None, time_limit: float | None) -> NoReturn:

@@ -227,8 +227,8 @@ class Rule:
     """
     kind: RuleKind = RuleKind.OTHER
     for_maintainers: str = ""
-    """What a finding means, in the words of those who maintain XLA or JAX: the title of a bug report, in lower case and
-    without a final stop. Empty if the finding's own message says it.
+    """The title of a bug report, in the words of those who maintain XLA or JAX, without a final stop; empty if the finding's
+    own message is the title.
     """
     leaves_undefined: bool = False
     """Whether no schedule gives the outputs of a finding a defined value. Such outputs hold unwritten bytes, depend on

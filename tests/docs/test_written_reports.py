@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, CheckReport
+from ligerdiag.report.comparisons import Axis
 from ligerdiag.report.issue.hlo_excerpt import MOST_LINES
 from tools.written_reports import load_table, render_page
 
@@ -41,8 +43,12 @@ def cases(report: CheckReport) -> dict[str, CaseReport]:
     return {case.id: case for case in report.cases}
 
 
+def select(report: CheckReport, name: str) -> CheckReport:
+    return replace(report, cases=tuple(case for case in report.cases if case.id == name))
+
+
 def describe(report: CheckReport, name: str) -> str:
-    return api.describe_issue(replace(report, cases=tuple(case for case in report.cases if case.id == name)))
+    return api.describe_issue(select(report, name))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +107,23 @@ def test_expected_and_actual_are_values_of_the_replay(report: CheckReport, cases
     assert f"| [{worst.index[0]}] | {worst.intended:.7g} | {worst.actual:.7g} | 1.4 | 0.0001 |" in describe(
         report, "workspace"
     )
+
+
+def test_nothing_is_varied_where_no_output_is_wrong(report: CheckReport) -> None:
+    with pytest.raises(
+        InputError, match="compares the outputs of `add_eight`, and the schedule makes none of them wrong"
+    ):
+        api.bisect_subject(select(report, "add_eight"), (Axis.TARGETS,), api.CheckOptions())
+
+
+@pytest.mark.nightly
+def test_another_gpu_makes_no_difference_to_merged_calls(report: CheckReport, tmp_path: Path) -> None:
+    one = select(report, "workspace")
+    bisections = api.bisect_subject(one, (Axis.TARGETS,), api.CheckOptions(cache_directory=tmp_path))
+    said = (
+        "- other GPUs: wrong with `h100`, `a100`, `b200` and `h200`.\n\nNot tried: XLA's passes, XLA's flags and other"
+    )
+    assert said in api.describe_issue(one, bisections=bisections)
 
 
 @pytest.mark.parametrize(

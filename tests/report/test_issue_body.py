@@ -101,11 +101,11 @@ def test_a_report_of_every_kind_is_either_one_bug_or_says_why_not(name: str) -> 
     try:
         subject = find_issue_subject(REPORTS[name])
     except InputError as refused:
-        assert str(refused).startswith(("there is nothing to report: ", "a bug report is about one case"))
+        said, expected = str(refused), ("there is nothing to report: ", "a bug report is about one case")
     else:
-        text = render_issue(subject, FACTS)
-        assert text.startswith("# ")
-        assert "\n## To whom\n" in text
+        said, expected = render_issue(subject, FACTS), ("# ",)
+        assert "\n## To whom\n" in said
+    assert said.startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,8 @@ def test_numbers_come_from_where_the_text_says() -> None:
     assert "`loss`" not in said
     assert "Both were computed on the CPU, not on a GPU." in said
     assert "Run on 1 `NVIDIA H200`" in said
+    versions = section(render(case, replace(FACTS, driver="580.159.04")), "Versions")
+    assert "\nran on 1 NVIDIA H200, driver 580.159.04\n" in versions
     assert "| `input` | 1.3e+04 | 0.0001 |" in said
 
 
@@ -158,7 +160,7 @@ def test_what_was_not_computed_is_not_claimed(changes: dict[str, object], said: 
     text = section(render(make_case(findings=(make_stale(),), **changes)), "Expected and actual")
     assert said in text
     assert "from the schedule alone" in text
-    assert "Nothing of it was run on a GPU." in text
+    assert "Nothing was run on a GPU for this report." in text
     assert "|" not in text
 
 
@@ -168,6 +170,14 @@ def test_a_change_of_the_caller_s_argument_is_told_in_numbers() -> None:
     said = section(render(make_case(findings=(finding,), replay=replay)), "Expected and actual")
     assert "50% of the argument `x` changed; `loss` is another one in a second execution" in said
     assert "expected values" not in said
+
+
+def test_a_dump_is_not_said_to_have_our_versions() -> None:
+    facts = IssueFacts(program=None, versions={}, is_ours=False)
+    text = render(make_case(findings=(make_stale(),)), facts)
+    assert "a dump of another compile, for h100; its versions and flags are not in it" in section(text, "Versions")
+    assert "from a description" not in text
+    assert "## To reproduce" not in text
 
 
 def test_values_that_nobody_defines_are_never_called_right() -> None:
@@ -216,13 +226,12 @@ def test_what_is_no_bug_is_not_reported(case: CaseReport, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_the_gravest_finding_is_reported() -> None:
-    findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",)), make_stale())
-    (subject,) = [find_issue_subject(make_report(make_case(findings=order))) for order in (findings, findings[::-1])][
-        :1
-    ]
-    assert subject.finding is not None
-    assert subject.finding.rule == "LD001"
+def test_the_gravest_finding_is_reported_unless_a_rule_is_asked_for() -> None:
+    findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",), operand=1), make_stale())
+    for order in (findings, findings[::-1]):
+        report = make_report(make_case(findings=order))
+        found = [find_issue_subject(report, rule).finding for rule in ("", "LD003", "LD020")]
+        assert [None if one is None else one.rule for one in found] == ["LD001", "LD003", "LD001"]
 
 
 def test_what_changes_the_result_is_about_the_outputs_of_the_finding() -> None:

@@ -15,7 +15,8 @@ def test_inspect_quotes_nothing_unless_a_root_is_given(
     run: Run, artifact: Path, workplace: Path, tmp_path: Path
 ) -> None:
     files = {form: tmp_path / form for form in ("json", "sarif", "markdown", "junit", "github")}
-    outputs = [word for form, file in files.items() for word in ("--output", f"{form}={file}")]
+    issue = tmp_path / "issue"
+    outputs = [word for form, file in {**files, "issue": issue}.items() for word in ("--output", f"{form}={file}")]
     done = run("inspect", artifact, "--no-replay", *outputs, "--html", tmp_path / "html", cwd=workplace / "mine")
     assert done.returncode == 1, done.stderr
     pages = "".join(page.read_text() for page in (tmp_path / "html").iterdir())
@@ -23,6 +24,9 @@ def test_inspect_quotes_nothing_unless_a_root_is_given(
         for text in (CALL, STORE):
             assert text not in said + pages
         assert "mine.py" in said
+    assert "This report has no program" in issue.read_text()
+    assert "its versions and flags are not in it" in issue.read_text()
+    assert not any(text in issue.read_text() + (tmp_path / "issue.hlo").read_text() for text in (CALL, STORE))
     shown = run("inspect", artifact, "--no-replay", "--source-root", workplace / "mine", cwd=tmp_path)
     assert CALL in shown.stdout
     assert STORE in shown.stdout

@@ -1,7 +1,7 @@
 """Cuts out of a schedule the lines that a bug report is about: the call, the value that it overwrites, and the readers, in
 the order of the schedule, each with its bytes in XLA's buffer assignment.
 
-The excerpt has every instruction that the finding names. Of the rest it has, as long as there is room, the computations of
+The excerpt has every instruction that the finding names. Of the rest it has, up to its limit, the computations of
 the fusions among them, and the instructions that lead from the readers to a wrong output.
 """
 

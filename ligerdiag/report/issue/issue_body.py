@@ -52,25 +52,29 @@ class ProgramSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueFacts:
-    """What a bug report needs beside the report of a run."""
+    """The facts that a bug report needs beside the report of a run."""
 
     program: ProgramSource | None
     """None if the module was compiled elsewhere."""
     versions: Mapping[str, str]
     """From the name of a package to its version; `python` is one of them."""
+    is_ours: bool = True
+    """Whether the module was compiled for this report, for a GPU that was described to XLA; false for a dump."""
     system: str = ""
     """The operating system and the processor, such as `Linux x86_64`."""
     xla_flags: str = ""
     """The environment variable XLA_FLAGS with which the program was compiled."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     """The compiler options that were set besides, by name."""
+    driver: str = ""
+    """Version of the driver of the GPUs on which the program ran; empty if nothing ran or it is unknown."""
     device_count: int = 1
     attached: tuple[str, ...] = ()
     """Names of the files to attach."""
     commands: tuple[str, ...] = ()
     """The commands that reproduce the result."""
     bisections: tuple[Bisection, ...] = ()
-    """What was tried to change the result."""
+    """The trials that vary the compile, to change the result."""
 
 
 _FOLDED_FROM = 60
@@ -205,7 +209,9 @@ def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
 
 
 def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
-    """Returns what an execution with other functions in the place of the kernels shows; empty if there was none."""
+    """Returns the outputs that are wrong in an execution with other functions instead of the kernels; empty if it was not
+    done.
+    """
     opaque = replay.opaque
     if opaque is None or opaque.state is not ReplayState.DONE:
         return []
@@ -264,7 +270,7 @@ def _render_value(value: float) -> str:
 
 def _render_device(device: DeviceRun | None, finding: Finding) -> list[str]:
     if device is None:
-        return ["Nothing of it was run on a GPU."]
+        return ["Nothing was run on a GPU for this report."]
     name = render_code(device.device)
     if device.error:
         return [f"On a GPU it could not be run: {render_code(device.error)}"]
@@ -288,20 +294,24 @@ def _list_versions(case: CaseReport, facts: IssueFacts) -> list[str]:
     packages = [f"{name} {version}" for name, version in facts.versions.items() if name != "python"]
     system = ", ".join(one for one in (facts.system, f"Python {python}" if python else "") if one)
     several = f", {facts.device_count} devices" if facts.device_count > 1 else ""
+    if not facts.is_ours:
+        return [f"the module is a dump of another compile, for {case.target}; its versions and flags are not in it"]
     lines = [
         ", ".join(packages),
-        f"compiled for {case.target}{several}, from a description of the GPU: none was there",
-        *(
-            [f"ran on {case.device.count} {case.device.device}"]
-            if case.device is not None and case.device.device
-            else []
-        ),
+        f"compiled for {case.target}{several} from a description of the GPU",
+        *_list_devices(case.device, facts),
         *([system] if system else []),
         f"XLA_FLAGS: {facts.xla_flags or 'not set'}",
     ]
     if facts.options:
         lines.append("compiler options: " + " ".join(f"{name}={value}" for name, value in facts.options.items()))
     return [strip_folders(line) for line in lines if line]
+
+
+def _list_devices(device: DeviceRun | None, facts: IssueFacts) -> list[str]:
+    if device is None or not device.device:
+        return []
+    return [f"ran on {device.count} {device.device}, driver {facts.driver or 'of an unknown version'}"]
 
 
 def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFacts) -> list[str]:

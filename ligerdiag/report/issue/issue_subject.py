@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.report import CaseReport, CheckReport, Status
-from ligerdiag.report.causes import compute_causes
+from ligerdiag.report.causes import compute_causes, list_rules
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS
 from ligerdiag.rules.registry import list_ids
@@ -36,9 +36,11 @@ class IssueSubject:
     """The worst finding of the case, with all findings that have the same cause as its `parts`; None for an error."""
 
 
-def find_issue_subject(report: CheckReport) -> IssueSubject:
-    """Returns the subject of the bug report on a run. Raises InputError if no case has anything to report, or several."""
-    found = [one for case in report.cases if (one := _find_in_case(case)) is not None]
+def find_issue_subject(report: CheckReport, rule: str = "") -> IssueSubject:
+    """Returns the subject of the bug report on a run. rule: id of the rule whose finding to report, where a case has one;
+    else the gravest finding counts. Raises InputError if no case has anything to report, or several.
+    """
+    found = [one for case in report.cases if (one := _find_in_case(case, rule)) is not None]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -51,7 +53,7 @@ def find_issue_subject(report: CheckReport) -> IssueSubject:
     )
 
 
-def _find_in_case(case: CaseReport) -> IssueSubject | None:
+def _find_in_case(case: CaseReport, rule: str) -> IssueSubject | None:
     if case.status is Status.ERROR and case.error_exit_code == _XLA_FAILED:
         return IssueSubject(case=case, finding=None)
     if case.disagreements:
@@ -61,6 +63,7 @@ def _find_in_case(case: CaseReport) -> IssueSubject | None:
         for one in compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
         if one.rule not in _NO_BUGS
     ]
+    causes = [one for one in causes if rule in list_rules(one)] or causes
     return IssueSubject(case=case, finding=min(causes, key=lambda one: _rank(one, case))) if causes else None
 
 

@@ -32,7 +32,7 @@ def render_prose(text: str) -> str:
 
 
 def is_harmless(text: str) -> bool:
-    """Returns whether Markdown leaves the text as it is, so that it needs no escapes."""
+    """Returns whether Markdown leaves the text unchanged, so that it needs no escapes."""
     return bool(_PLAIN.fullmatch(text)) and not _LINK.search(text)
 
 
