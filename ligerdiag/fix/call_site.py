@@ -34,10 +34,11 @@ class Project:
     """Real paths of the folders whose files may be changed."""
     originals: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The texts of the files as they were first read, which all cures of a search change."""
+    texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+    """The real path and the text of each file below the root; empty until somebody asks for the users of a function."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
-    _texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
     def load(self, name: str) -> SourceFile:
         """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another
@@ -108,13 +109,13 @@ class Project:
         return iter(sorted(found))
 
     def _read_texts(self) -> list[tuple[Path, str]]:
-        if not self._texts:
+        if not self.texts:
             for path in self.list_files():
                 try:
-                    self._texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
+                    self.texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
                 except (OSError, UnicodeDecodeError):
                     continue
-        return self._texts
+        return self.texts
 
 
 def _imports(file: SourceFile, name: str, module: str) -> bool:

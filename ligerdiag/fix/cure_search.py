@@ -273,6 +273,7 @@ class _Search:
     ) -> None:
         self._case, self._options = case, options
         self._originals: dict[Path, bytes] = {}
+        self._texts: list[tuple[Path, str]] = []
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
         again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
@@ -328,7 +329,8 @@ class _Search:
         return best
 
     def _make_project(self) -> Project:
-        return Project(root=Path(self._case.source.root), roots=self._roots, originals=self._originals)
+        root = Path(self._case.source.root)
+        return Project(root=root, roots=self._roots, originals=self._originals, texts=self._texts)
 
     def _make_attempt(
         self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
