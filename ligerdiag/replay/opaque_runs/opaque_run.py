@@ -66,6 +66,10 @@ the tolerance that these types have in an ordinary replay; 0.005 was seen.
 """
 _NEAR = 1e-3
 """A small error may be rounding if it is below this share of the distance to the stale prediction."""
+_NEAR_ZERO = 0.01
+"""The same where functions have values of both signs, and for any error: a value near 0 magnifies what a division by it
+rounds. 0.001 was seen.
+"""
 
 
 def list_opaque_calls(
@@ -140,7 +144,7 @@ class _Runs:
         salt: str = "",
         signed: bool = False,
     ) -> None:
-        self.programs, self._calls, self._cuts, self._salt, self._signed = programs, calls, cuts, salt, signed
+        self.programs, self._calls, self._cuts, self._salt, self.signed = programs, calls, cuts, salt, signed
         self._products = RememberedProducts(REMEMBERED_PRODUCTS)
         self._optimized = widen_module(programs.optimized)
         program = widen_module(programs.program)
@@ -169,7 +173,7 @@ class _Runs:
                 calls={one.id: one for one in self._calls.optimized},
                 isolated=isolated,
                 salt=self._salt,
-                signed=self._signed,
+                signed=self.signed,
             ),
             devices=self.programs.signature.devices,
             most=self._cuts.optimized,
@@ -208,9 +212,10 @@ def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
             numbers = runs.compare(name, min(max(LEAST, _CALIBRATION * moved), most[name]))
             if numbers.attribution is Attribution.LOSSY:
                 numbers = replace(numbers, attribution=Attribution.NEITHER)
-            if numbers.attribution is Attribution.NEITHER and numbers.error <= min(
-                max(_NOISE, _SHARE * most[name]), _NEAR * numbers.distance
-            ):
+            small = min(max(_NOISE, _SHARE * most[name]), _NEAR * numbers.distance)
+            if runs.signed:
+                small = max(small, _NEAR_ZERO * numbers.distance)
+            if numbers.attribution is Attribution.NEITHER and numbers.error <= small:
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = (
                     reason or f"`{name}` differs by {numbers.error:.0e} from program order: rounding may explain it"
