@@ -1,4 +1,4 @@
-"""One output of a fused kernel is declared to be in the place of two inputs, and one of the two is ignored.
+"""One output of a fused kernel is declared to be aliased to two inputs, and one of the two is ignored.
 
 Structure: a kernel multiplies two arrays; its single output is aliased to both.
 

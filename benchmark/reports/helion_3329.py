@@ -1,6 +1,6 @@
 """A function whose kernel updates its argument is exported to JAX, and the update is thrown away.
 
-Structure: the Pallas call aliases its output to its operand, as it should, but the wrapper drops the output and goes
+Structure: the Pallas call aliases its output to its operand, as it should, but the wrapper drops the output and works
 on with the name of the operand.
 
 The right answer: the author means `x + 1` wherever `x` is read after the call, so `twice` should be `2 * (x + 1)`. In

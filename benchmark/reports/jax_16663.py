@@ -25,7 +25,7 @@ def run(levels, marks):
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, value, index, axis=0)
 
     _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))  # at: loop_line
-    return {"levels": levels, "marks": marks}
+    return {"arrays": (levels, marks)}
 
 
 def run_hoisted(levels, marks):
@@ -36,7 +36,7 @@ def run_hoisted(levels, marks):
         return count + 1, levels, jax.lax.dynamic_update_index_in_dim(marks, 1.0 * count, count, axis=0)
 
     _, levels, marks = jax.lax.while_loop(lambda carry: carry[0] < 64, body, (0, levels, marks))
-    return {"levels": levels, "marks": marks}
+    return {"arrays": (levels, marks)}
 
 
 ARGS = (Arg(shape=(32768,), donate=True), Arg(shape=(32768,), donate=True))

@@ -7,6 +7,6 @@ REPORT = Report(
     year=2026,
     versions="B200",
     kind=Kind.OUT_OF_REACH,
-    reported="a job hangs on B200 when a graph is destroyed",
+    reported="a job on a B200 hangs when a graph is destroyed",
     unreachable="the driver hangs",
 )

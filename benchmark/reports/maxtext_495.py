@@ -24,12 +24,12 @@ def update(mean, square, weights, gradient, count):
     mean = first * mean + (1.0 - first) * gradient  # at: mean_line
     square = second * square + (1.0 - second) * gradient**2  # at: square_line
     weights = weights - (0.001 * mean / (jnp.sqrt(square) + 1e-8)).astype(weights.dtype)
-    return {"mean": mean, "square": square, "weights": weights}
+    return {"state": (mean, square, weights)}
 
 
 def update_cast(mean, square, weights, gradient, count):
-    new = update(mean, square, weights, gradient, count)
-    return {**new, "mean": new["mean"].astype(mean.dtype), "square": new["square"].astype(square.dtype)}
+    first, second, weights = update(mean, square, weights, gradient, count)["state"]
+    return {"state": (first.astype(mean.dtype), second.astype(square.dtype), weights)}
 
 
 STATE = Arg(shape=(256, 128), dtype="bfloat16", donate=True)

@@ -1,7 +1,7 @@
 """A vector is both an input and the output of one call, and the update vanishes.
 
 Structure: the kernel of a conjugate gradient step computes `d = z + beta * d`; the caller passes `d` for both pointers, and
-goes on with the name `d`. The call declares only the sum of the new `d`.
+continues with the name `d`. The call declares only the sum of the new `d`.
 
 The right answer: after the call `d` holds `z + beta * d`, so `next` should be computed from that. XLA sees two operands that
 are one value and no write: `next` may be computed from the old `d`, so it is stale (or right by luck). The cured twin passes

@@ -63,7 +63,7 @@ def reference(x, weights):
 
 ARGS = (Arg(shape=(SIZE,)), Arg(shape=(LAYERS, SIZE)))
 REPORT = Report(
-    link="https://github.com/rwth-i6/returnn/blob/master/returnn/jax/util/rel_pos_att_triton.py",
+    link="https://github.com/rwth-i6/returnn",
     year=2026,
     versions="jax-triton 0.4",
     kind=Kind.MOVED_BY_JAX,

@@ -29,14 +29,14 @@ def forward(keys, values):
 
 def choose(number, keys, values):
     keys, values = jax.lax.switch(number, [first_row, forward, last_row], keys, values)  # at: conditional_line
-    return {"keys": keys, "values": values}
+    return {"arrays": (keys, values)}
 
 
 def choose_rows(number, keys, values):
     row, keep = jnp.where(number == 0, 0, keys.shape[0] - 1), number == 1
     keys = keys.at[row].set(jnp.where(keep, keys[row], jnp.where(number == 0, 1.0, 3.0)))
     values = values.at[row].set(jnp.where(keep, values[row], jnp.where(number == 0, 2.0, 4.0)))
-    return {"keys": keys, "values": values}
+    return {"arrays": (keys, values)}
 
 
 ARRAY = Arg(shape=(256, 128), donate=True)
