@@ -19,7 +19,7 @@ from benchmark.rows import ROWS, Row, load_rows
 PAGE = Path(__file__).parents[1] / "docs" / "benchmark.md"
 DEVICE_ROWS = Path(__file__).with_name("device_rows.json")
 """The results of a GPU: {"date", "machine", "rows": {name: {witness or tool: outcome}}}."""
-DEVICE_TOOLS = ("memcheck", "racecheck", "initcheck")
+DEVICE_TOOLS = ("initcheck", "memcheck", "racecheck")
 CURED_ON_DEVICE = "cured on device"
 """The key of what the GPU computed for the cured program: `right`, or what was wrong."""
 _MARKS = {
