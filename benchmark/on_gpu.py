@@ -5,6 +5,8 @@ Both programs of a report run by `ligerdiag check --device`, which compares what
 each runs by itself under three tools of compute-sanitizer: memcheck (accesses out of bounds), racecheck (races in shared
 memory) and initcheck (reads of memory that nobody wrote). A tool has found a report if it complains about the bad program
 and not about its cured twin.
+
+Only programs for one GPU and for the default toolchain run.
 """
 
 import argparse
@@ -29,20 +31,20 @@ from ligerdiag.run_options import CheckOptions
 
 _COMPLAINS = 99
 """Exit code of compute-sanitizer if it has something to report."""
-_SECONDS = 200
 
 
 def main() -> int:
     """Runs everything and writes the rows after each step."""
     options = _parse_options()
-    entries = [one for one in map(load_entry, list_names()) if isinstance(one.bad, Case) and not one.report.toolchain]
+    entries = [one for one in map(load_entry, list_names()) if _is_for_one_gpu(one)]
     rows = _run_on_device(entries, options.jobs, options.cache_dir)
     _write(options.rows, rows)
-    alone = [one for one in entries if isinstance(one.bad, Case) and not one.bad.mesh and _has_kernel(one)]
-    for tool in DEVICE_TOOLS:
+    alone = [one for one in entries if _has_kernel(one)]
+    for tool in options.tools:
         with ThreadPoolExecutor(options.jobs) as pool:
-            for entry, said in zip(alone, pool.map(partial(_ask_sanitizer, tool), alone), strict=True):
+            for entry, said in zip(alone, pool.map(partial(_ask_sanitizer, tool, options.seconds), alone), strict=True):
                 rows[entry.name][tool] = said
+                sys.stdout.write(f"{entry.name:28} {tool} {said}\n")
         sys.stdout.write(f"{tool}: {sum(row.get(tool) == Outcome.FOUND for row in rows.values())} found\n")
         sys.stdout.flush()
         _write(options.rows, rows)
@@ -53,6 +55,8 @@ def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmark.on_gpu", description=__doc__)
     parser.add_argument("--rows", type=Path, default=DEVICE_ROWS, help="file with the results")
     parser.add_argument("--jobs", type=int, default=8, help="programs that run at once")
+    parser.add_argument("--tools", nargs="*", default=DEVICE_TOOLS, choices=DEVICE_TOOLS, help="of compute-sanitizer")
+    parser.add_argument("--seconds", type=float, default=200, help="time limit of one program under the sanitizer")
     parser.add_argument("--cache-dir", type=Path, help="folder that keeps compiled programs")
     return parser.parse_args()
 
@@ -103,20 +107,25 @@ def _describe(report: CaseReport | None) -> str:
     return report.device.error or " ".join(numbers)
 
 
+def _is_for_one_gpu(entry: Entry) -> bool:
+    """Programs for several GPUs are left out: several of them at once would wait for one another."""
+    return isinstance(entry.bad, Case) and not entry.bad.mesh and not entry.report.toolchain
+
+
 def _has_kernel(entry: Entry) -> bool:
     """Returns whether the programs call a kernel of their own; the sanitizer is not asked about those of XLA alone."""
     text = entry.file.read_text()
     return any(call in text for call in ("triton_call(", "pallas_call(", "call_in_place("))
 
 
-def _ask_sanitizer(tool: str, entry: Entry) -> str:
-    bad = _run_under(tool, entry.name, "bad")
+def _ask_sanitizer(tool: str, seconds: float, entry: Entry) -> str:
+    bad = _run_under(tool, seconds, entry.name, "bad")
     if bad != _COMPLAINS:
         return (Outcome.MISSED if bad == 0 else Outcome.NOT_RUN).value
-    return "false" if _run_under(tool, entry.name, "cured") == _COMPLAINS else Outcome.FOUND.value
+    return "false" if _run_under(tool, seconds, entry.name, "cured") == _COMPLAINS else Outcome.FOUND.value
 
 
-def _run_under(tool: str, name: str, program: str) -> int:
+def _run_under(tool: str, seconds: float, name: str, program: str) -> int:
     """Returns the exit code: 0, `_COMPLAINS`, or another one if the program did not run to its end under the tool."""
     command = ("compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", str(_COMPLAINS))
     gpu = str(sum(map(ord, name + program)) % _count_gpus())
@@ -132,7 +141,7 @@ def _run_under(tool: str, name: str, program: str) -> int:
             env=environment,
             capture_output=True,
             check=False,
-            timeout=_SECONDS,
+            timeout=seconds,
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
