@@ -91,21 +91,26 @@ def _render_summary(entries: Sequence[Entry], rows: Mapping[str, Row], device: M
     for witness in Witness:
         said = Counter(_ask(witness, one, rows, device) for one in shown)
         lines.append(f"| … {witness} | {said['found'] + said['missed'] + said['unknown']} | {said['found']} |")
-    for tool in (*TOOLS, *DEVICE_TOOLS):
+    asked = [tool for tool in DEVICE_TOOLS if any(tool in row for row in device.get("rows", {}).values())]
+    for tool in (*TOOLS, *asked):
         said = Counter(_ask(tool, one, rows, device) for one in shown)
         lines.append(f"| {tool} | {said['found'] + said['missed']} | {said['found']} |")
-    when = f"measured on {device['date']}, {device['machine']}" if device else "not measured yet"
-    twins = Counter(str(row.get(CURED_ON_DEVICE)).partition(":")[0] for row in device.get("rows", {}).values())
-    there = (
-        f" There {twins['right']} cured twins ran and computed what they should, {twins['wrong']} did not."
-        if device
-        else ""
+    if not device:
+        return [*lines, "", "No GPU has run the programs yet."]
+    twins = Counter(str(row.get(CURED_ON_DEVICE)).partition(":")[0] for row in device["rows"].values())
+    sanitizer = (
+        f"NVIDIA's compute-sanitizer: {', '.join(asked)}." if asked else "NVIDIA's compute-sanitizer has not been run."
     )
-    return [*lines, "", f"The device column and compute-sanitizer: {when}.{there}"]
+    lines.append("")
+    lines.append(
+        f"The row `device` was measured on {device['date']} with {device['machine']}, on programs for one GPU that have"
+        f" something to compare with. There {twins['right']} cured twins computed what they should, {twins['wrong']} did not. {sanitizer}"
+    )
+    return lines
 
 
 def _render_table(entries: Sequence[Entry], rows: Mapping[str, Row], device: Mapping[str, Any]) -> list[str]:
-    tools = (*TOOLS, *(DEVICE_TOOLS if device else ()))
+    tools = (*TOOLS, *(tool for tool in DEVICE_TOOLS if any(tool in row for row in device.get("rows", {}).values())))
     lines = [
         f"| report | year | kind | what was reported | ligerdiag | by | cured | seconds | {' | '.join(tools)} |",
         f"|{'---|' * (8 + len(tools))}",
