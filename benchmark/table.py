@@ -101,11 +101,9 @@ def _render_summary(entries: Sequence[Entry], rows: Mapping[str, Row], device: M
     sanitizer = (
         f"NVIDIA's compute-sanitizer: {', '.join(asked)}." if asked else "NVIDIA's compute-sanitizer has not been run."
     )
-    lines.append("")
-    lines.append(
-        f"The row `device` was measured on {device['date']} with {device['machine']}, on programs for one GPU that have"
-        f" something to compare with. There {twins['right']} cured twins computed what they should, {twins['wrong']} did not. {sanitizer}"
-    )
+    measured = f"The row `device` was measured on {device['date']} with {device['machine']}, on programs for one GPU"
+    right = f"There {twins['right']} cured twins computed what they should, {twins['wrong']} did not."
+    lines += ["", f"{measured} that have something to compare with. {right} {sanitizer}"]
     return lines
 
 
