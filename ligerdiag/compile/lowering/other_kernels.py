@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import wraps
 from typing import Any, cast
 
-import jax
-
 from ligerdiag.compile.lowering.jax_versions import answer_for_device
 
 CUTILE_COMPILER = "cuda.tile._compile"
@@ -22,6 +20,7 @@ CUTILE_COMPILER = "cuda.tile._compile"
 _CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
 """The environment variable that tells CuTe DSL the architecture."""
 _INSTANTIATE = "instantiate"
+_REGISTER = "register_ffi_target"
 _PRIMITIVES = {"cutile_call_ffi": "cuda.tile.jax._jax", "cutlass_call_inner": "cutlass.jax.primitive"}
 """From the name of a primitive of cuTile or CuTe DSL to the module that has it."""
 OTHER_PRIMITIVES = tuple(_PRIMITIVES)
@@ -35,10 +34,13 @@ def find_other_primitives() -> list[Any]:
 
 def drop_instantiation() -> None:
     """Makes `jax.ffi.register_ffi_target` register a handler for GPUs without its stage `instantiate` from now on: no call
-    runs in a worker that only compiles.
+    runs in a worker that only compiles. Before JAX 0.5 the function is in `jax.extend.ffi`, where JAX 0.5 still has it, too;
+    before 0.4.32 there is none.
     """
-    library: Any = jax.ffi
-    register = library.register_ffi_target
+    libraries = _find_ffi_libraries()
+    register: Any = next((one.register_ffi_target for one in libraries if hasattr(one, _REGISTER)), None)
+    if register is None:
+        return
 
     @wraps(register)
     def registered(name: str, fn: Any, platform: str = "cpu", **options: Any) -> Any:
@@ -47,7 +49,17 @@ def drop_instantiation() -> None:
             fn = {stage: handler for stage, handler in stages.items() if stage != _INSTANTIATE}
         return register(name, fn, platform, **options)
 
-    library.register_ffi_target = registered
+    for library in libraries:
+        library.register_ffi_target = registered
+
+
+def _find_ffi_libraries() -> list[Any]:
+    """Returns the modules in which this JAX has the functions of its FFI, the recommended one first."""
+    found: list[Any] = []
+    for name in ("jax.ffi", "jax.extend.ffi"):
+        with suppress(ImportError):
+            found.append(importlib.import_module(name))
+    return found
 
 
 @contextmanager
