@@ -193,7 +193,8 @@ class Pool:
                 printed = tail.strip().splitlines()
                 after = f", after it printed `{printed[-1].strip()[:_MOST_LETTERS]}`" if printed else ""
                 raise CaseError(
-                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`{after}"
+                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by"
+                    f" `os._exit`{after}"
                 ) from end
             raise CompileError(f"the worker for {job.name} {end}", tail or _read_tail(self._start_log)) from end
         finally:

@@ -69,16 +69,14 @@ def test_a_handler_is_registered_without_instantiation_by_the_names_of_older_rel
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    old: Any = ModuleType("jax.extend.ffi")  # with all functions in JAX 0.4.32 to 0.4.38
+    old: Any = ModuleType("jax.extend.ffi")  # the only place before JAX 0.5
     old.register_ffi_target = lambda *words, **options: seen.append(words)
     monkeypatch.delattr(jax, "ffi")
     monkeypatch.setitem(sys.modules, "jax.ffi", None)
     monkeypatch.setitem(sys.modules, "jax.extend.ffi", old)
     drop_instantiation()
-    old.register_ffi_target("target", {"instantiate": 1, "execute": 2}, "CUDA")
-    assert seen == [("target", {"execute": 2}, "CUDA")]
-    monkeypatch.setitem(sys.modules, "jax.extend.ffi", ModuleType("jax.extend.ffi"))  # as in JAX 0.4.31
-    drop_instantiation()
+    old.register_ffi_target("target", {"instantiate": 1, "execute": 2}, "CUDA", 1)
+    assert seen == [("target", {"execute": 2}, "CUDA", 1)]
 
 
 def test_a_handler_is_registered_without_instantiation_by_both_names_of_jax_0_5(

@@ -20,7 +20,6 @@ CUTILE_COMPILER = "cuda.tile._compile"
 _CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
 """The environment variable that tells CuTe DSL the architecture."""
 _INSTANTIATE = "instantiate"
-_REGISTER = "register_ffi_target"
 _PRIMITIVES = {"cutile_call_ffi": "cuda.tile.jax._jax", "cutlass_call_inner": "cutlass.jax.primitive"}
 """From the name of a primitive of cuTile or CuTe DSL to the module that has it."""
 OTHER_PRIMITIVES = tuple(_PRIMITIVES)
@@ -34,20 +33,17 @@ def find_other_primitives() -> list[Any]:
 
 def drop_instantiation() -> None:
     """Makes `jax.ffi.register_ffi_target` register a handler for GPUs without its stage `instantiate` from now on: no call
-    runs in a worker that only compiles. Before JAX 0.5 the function is in `jax.extend.ffi`, where JAX 0.5 still has it, too;
-    before 0.4.32 there is none.
+    runs in a worker that only compiles. Before JAX 0.5 the function is in `jax.extend.ffi`, where JAX 0.5 still has it, too.
     """
     libraries = _find_ffi_libraries()
-    register: Any = next((one.register_ffi_target for one in libraries if hasattr(one, _REGISTER)), None)
-    if register is None:
-        return
+    register = libraries[0].register_ffi_target
 
     @wraps(register)
-    def registered(name: str, fn: Any, platform: str = "cpu", **options: Any) -> Any:
+    def registered(name: str, fn: Any, platform: str = "cpu", *words: Any, **options: Any) -> Any:
         if isinstance(fn, Mapping) and platform.lower() != "cpu" and "execute" in fn:
             stages = cast(Mapping[str, Any], fn)
             fn = {stage: handler for stage, handler in stages.items() if stage != _INSTANTIATE}
-        return register(name, fn, platform, **options)
+        return register(name, fn, platform, *words, **options)
 
     for library in libraries:
         library.register_ffi_target = registered
