@@ -47,6 +47,7 @@ class OnlyThese:
 
 sys.meta_path.insert(0, OnlyThese())
 import jax, jax_triton
+sys.modules["jax.extend.ffi"] = jax.ffi  # its place before JAX 0.5
 for name in sys.argv[2].split():
     delattr(jax, name)
     sys.modules[f"jax.{name}"] = None
