@@ -39,6 +39,7 @@ from ligerdiag.workers.templates import TemplateKind, Templates
 COMPILE_WORKER = "ligerdiag.compile.compile_worker"
 LOG_LINES = 20
 LOG_TAIL_BYTES = 64 << 10
+_MOST_LETTERS = 200
 _FATAL = re.compile(r"F\d{4} \d\d:")
 _STACK = re.compile(r"\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace")
 
@@ -187,12 +188,15 @@ class Pool:
         try:
             worker, line = self._ask(job, log)
         except (WorkerDied, WorkerTimeout) as end:
+            tail = _read_tail(log)
             if job.imports_only and isinstance(end, WorkerDied) and end.exit_code is not None:
+                printed = tail.strip().splitlines()
+                after = f", after it printed `{printed[-1].strip()[:_MOST_LETTERS]}`" if printed else ""
                 raise CaseError(
-                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by `os._exit`"
+                    f"{job.name} does not import: it ends the process with exit code {end.exit_code}, as by"
+                    f" `os._exit`{after}"
                 ) from end
-            tail = _read_tail(log) or _read_tail(self._start_log)
-            raise CompileError(f"the worker for {job.name} {end}", tail) from end
+            raise CompileError(f"the worker for {job.name} {end}", tail or _read_tail(self._start_log)) from end
         finally:
             for directory in job.leftovers:
                 rmtree(directory, ignore_errors=True)
@@ -218,11 +222,12 @@ class Pool:
 
     def _ask[A](self, job: Job[A], log: Path) -> tuple[WorkerProcess, str]:
         """Returns a worker and its answer to the job. An idle worker that refuses the job is ended, and another worker
-        is asked. Raises WorkerDied or WorkerTimeout.
+        is asked. Raises WorkerDied or WorkerTimeout for a worker that fails during the job, and CompileError for one that
+        fails before, when it has not read the job's source.
         """
         while True:
             taken = self._take(job.source)
-            worker = taken or self._start(log)
+            worker = taken or self._start(job.name, log)
             try:
                 line = worker.ask(job.render(str(log)), job.timeout or self.timeout)
             except BaseException:
@@ -253,7 +258,7 @@ class Pool:
             self._drop(worker)
         return found
 
-    def _start(self, log: Path) -> WorkerProcess:
+    def _start(self, name: str, log: Path) -> WorkerProcess:
         if self._is_closed:
             raise LigerdiagError("the pool of workers is closed, so no worker can start")
         try:
@@ -262,6 +267,10 @@ class Pool:
             )
         except OSError as error:
             raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
+        except (WorkerDied, WorkerTimeout) as end:
+            when = " during its own imports" if isinstance(end, WorkerDied) and end.exit_code is not None else ""
+            tail = _read_tail(log) or _read_tail(self._start_log)
+            raise CompileError(f"the worker for {name} {end}{when}", tail) from end
         with self._lock:
             self._workers.add(worker)
             if self._is_closed:

@@ -104,7 +104,10 @@ def test_an_expectation_that_cannot_be_parsed_is_an_input_error(tmp_path: Path, 
             "Case(name='a', function=f, args=(X,), expected={'x': 'stal'})",
             "case.py`: case `a`: .* did you mean `stale`",
         ),
-        ("__import__('os')._exit(1)", "case.py` does not import: it ends the process with exit code 1"),
+        (
+            "__import__('os').write(2, b'no licence\\n') and __import__('os')._exit(1)",
+            "case.py` does not import: it ends the process with exit code 1, as by .*, after it printed `no licence`",
+        ),
         ("__import__('sys').exit(3)", "case.py` does not import: .*SystemExit: 3"),
         (  # as jax-triton says it where a kernel is lowered without a GPU
             "exec('raise RuntimeError(\"operation cuInit(device) failed\")')",

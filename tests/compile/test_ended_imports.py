@@ -1,19 +1,24 @@
-"""Closing a pool while its template imports ends the template, and a waiting job does not start another one."""
+"""Closing a pool while its template imports ends the template, and a waiting job does not start another one. Imports that
+fail are no fault of the case file.
+"""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from ligerdiag.errors import LigerdiagError
+from ligerdiag.errors import CompileError, LigerdiagError, describe_error
 from ligerdiag.model.jobs import Job, Source
 from ligerdiag.workers import templates
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import VARIABLE
 
 MODULE = "tests.compile.programs.never_ready"
+BROKEN = "tests.compile.programs.broken_imports"
+ROOT = Path(__file__).parents[2]
 
 
 def make_job(name: str) -> Job[str]:
@@ -35,8 +40,7 @@ def test_a_job_that_waits_for_the_imports_starts_no_worker_after_the_pool_is_clo
         return process, channel
 
     monkeypatch.setattr(templates, "start_process", count)
-    root = Path(__file__).parents[2]
-    pool = Pool(jobs=2, module=MODULE, environment={"PYTHONPATH": str(root)})
+    pool = Pool(jobs=2, module=MODULE, environment={"PYTHONPATH": str(ROOT)})
     first = pool.submit(make_job("first"))
     assert began.wait(600)
     second = pool.submit(make_job("second"), waits.set)
@@ -47,3 +51,17 @@ def test_a_job_that_waits_for_the_imports_starts_no_worker_after_the_pool_is_clo
             future.result(timeout=600)
     assert len(started) == 1
     assert started[0].poll() is not None
+
+
+def test_a_worker_whose_own_imports_fail_is_not_blamed_on_the_case_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    job = replace(make_job("`mine.py`"), imports_only=True)
+    with (
+        Pool(jobs=1, module=BROKEN, environment={"PYTHONPATH": str(ROOT)}) as pool,
+        pytest.raises(CompileError) as caught,
+    ):
+        pool.submit(job).result(timeout=600)
+    assert describe_error(caught.value) == (
+        "the worker for `mine.py` ended with exit code 1 during its own imports:"
+        " AttributeError: module `jax` lacks what the worker needs"
+    )

@@ -59,6 +59,35 @@ def test_a_handler_for_gpus_is_registered_without_instantiation(
 ) -> None:
     seen: list[tuple[str, Any, str, dict[str, Any]]] = []
     monkeypatch.setattr(jax.ffi, "register_ffi_target", lambda *words, **options: seen.append((*words, options)))
+    monkeypatch.setitem(sys.modules, "jax.extend.ffi", None)
     drop_instantiation()
     jax.ffi.register_ffi_target("target", handler, platform=platform, api_version=1)
     assert seen == [("target", registered, platform, {"api_version": 1})]
+
+
+def test_a_handler_is_registered_without_instantiation_by_the_names_of_older_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    old: Any = ModuleType("jax.extend.ffi")  # the only place before JAX 0.5
+    old.register_ffi_target = lambda *words, **options: seen.append(words)
+    monkeypatch.delattr(jax, "ffi")
+    monkeypatch.setitem(sys.modules, "jax.ffi", None)
+    monkeypatch.setitem(sys.modules, "jax.extend.ffi", old)
+    drop_instantiation()
+    old.register_ffi_target("target", {"instantiate": 1, "execute": 2}, "CUDA", 1)
+    assert seen == [("target", {"execute": 2}, "CUDA", 1)]
+
+
+def test_a_handler_is_registered_without_instantiation_by_both_names_of_jax_0_5(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    new, old = ModuleType("jax.ffi"), ModuleType("jax.extend.ffi")
+    for library in (new, old):
+        monkeypatch.setattr(library, "register_ffi_target", lambda *words, **_: seen.append(words), raising=False)
+        monkeypatch.setitem(sys.modules, library.__name__, library)
+    drop_instantiation()
+    for library in (new, old):
+        library.register_ffi_target("target", {"instantiate": 1, "execute": 2}, "CUDA")
+    assert seen == [("target", {"execute": 2}, "CUDA")] * 2

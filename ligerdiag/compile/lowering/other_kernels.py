@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import wraps
 from typing import Any, cast
 
-import jax
-
 from ligerdiag.compile.lowering.jax_versions import answer_for_device
 
 CUTILE_COMPILER = "cuda.tile._compile"
@@ -35,19 +33,29 @@ def find_other_primitives() -> list[Any]:
 
 def drop_instantiation() -> None:
     """Makes `jax.ffi.register_ffi_target` register a handler for GPUs without its stage `instantiate` from now on: no call
-    runs in a worker that only compiles.
+    runs in a worker that only compiles. Before JAX 0.5 the function is in `jax.extend.ffi`, where JAX 0.5 still has it, too.
     """
-    library: Any = jax.ffi
-    register = library.register_ffi_target
+    libraries = _find_ffi_libraries()
+    register = libraries[0].register_ffi_target
 
     @wraps(register)
-    def registered(name: str, fn: Any, platform: str = "cpu", **options: Any) -> Any:
+    def registered(name: str, fn: Any, platform: str = "cpu", *words: Any, **options: Any) -> Any:
         if isinstance(fn, Mapping) and platform.lower() != "cpu" and "execute" in fn:
             stages = cast(Mapping[str, Any], fn)
             fn = {stage: handler for stage, handler in stages.items() if stage != _INSTANTIATE}
-        return register(name, fn, platform, **options)
+        return register(name, fn, platform, *words, **options)
 
-    library.register_ffi_target = registered
+    for library in libraries:
+        library.register_ffi_target = registered
+
+
+def _find_ffi_libraries() -> list[Any]:
+    """Returns the modules in which this JAX has the functions of its FFI, the recommended one first."""
+    found: list[Any] = []
+    for name in ("jax.ffi", "jax.extend.ffi"):
+        with suppress(ImportError):
+            found.append(importlib.import_module(name))
+    return found
 
 
 @contextmanager
