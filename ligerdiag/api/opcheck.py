@@ -49,21 +49,23 @@ def opcheck(
         assert report.ok, report
 
     fn: any function of arrays that makes kernel calls, as for `ligerdiag.check`.
-    specs: its arguments by position, as for `ligerdiag.check`. Give arrays of the sizes that the kernel is for: the runs
-        use small arrays and all integers as they are, and draw the rest in the same range.
+    specs: its arguments by position, as for `ligerdiag.check`. Give arrays of the sizes that the kernel is for. The runs
+        use the values of integer arrays and of small arrays; instead of a large array of floats they use random numbers
+        from the range of its values.
     kwargs: the arguments that the function gets by keyword.
     device: "auto" runs the calls if the machine has a GPU, "gpu" requires one and a run of each call, "none" only reads
         the kernels' code. "cpu" runs them on the CPU, for handlers of `jax.ffi` that are registered for it.
     target: the GPU whose kernels are read if no call is run, see `ligerdiag targets`.
     effects: what kernels do according to their author, as in `Case`: `{"kernel": {"writes": [0]}}`. A hidden write that
-        is stated here is no problem; the effects of a kernel whose code cannot be read are decided by it.
+        is stated here is no problem. If a kernel's code cannot be read, what is stated here counts as its effects.
     name: the function's name in the report.
     config: a pyproject.toml whose [tool.ligerdiag.effects] add to `effects`; none by default.
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
     timeout: most seconds for all runs; a run that fails is repeated once.
 
-    Raises InputError if the function or an argument cannot be sent to a worker, `device` is unknown or missing, or an
-    argument does not fit; CaseError if the function raises; CompileError if the worker dies.
+    Raises InputError if the function or an argument cannot be sent to a worker, if `device` is none of the four values or
+    this machine has no such device, or if the function does not take the arguments; CaseError if the function raises;
+    CompileError if the worker dies.
     """
     if device not in DEVICES:
         raise InputError(f"expected one of {', '.join(DEVICES)} for `device` but got {device!r:.60}")

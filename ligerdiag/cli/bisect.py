@@ -48,7 +48,7 @@ Nothing is compiled twice: compiles of earlier and interrupted runs are in the c
 """
 
 MEANINGS = {
-    ExitCode.AS_EXPECTED: "answered, even if the answer is that no set, flag or version makes the difference",
+    ExitCode.AS_EXPECTED: "answered, even if the answer is that no set of ties, pass, flag or version makes the difference",
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
         "a compile that an answer needs could not be analysed; the --time-limit was reached; or schedule and "

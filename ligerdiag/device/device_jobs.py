@@ -172,7 +172,10 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job that sends this request to a comparison worker. timeout: in seconds."""
+    """Returns the job in which a worker replays the artifact that ran on the device, and compares the two results.
+
+    timeout: in seconds.
+    """
     name = f"the replay of case `{request.case_id}` as the GPU ran it"
     return make_job(request, ComparisonAnswer, request.source, name, timeout=timeout)
 

@@ -258,9 +258,10 @@ class _Reader:
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def add_first_lines(self, text: str) -> None:
-        """Adds the first lines of operations with regions; none if the text does not match the operations.
+        """Records, for each operation with regions, the line that opens its first region as the operation's text. Records
+        nothing if the names of the operations in `text`, in order, are not those of the module's operations.
 
-        text: the printed module, in which such an operation is printed before its contents.
+        text: the printed module, in which an operation with regions comes before its contents.
         """
         before: list[int] = []
         pending = [

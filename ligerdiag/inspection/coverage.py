@@ -113,7 +113,7 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
         if lost.verdict is Verdict.UNKNOWN:
             names = join_words([f"`{name}`" for name in lost.outputs])
             writer = f"`{lost.kernel}`" if lost.kernel else "a store"
-            yield f"it is unknown whether JAX has separated {writer} from a Ref whose value {names} needs"
+            yield f"it is unknown whether the write by {writer} reaches the Ref that these outputs depend on: {names}"
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:

@@ -45,7 +45,7 @@ class Answers:
 
 def get_rule(id_or_name: str) -> Rule:
     """Returns the rule with this id or name, such as `LD001` or `stale-read`, in upper or lower case. Raises
-    InputError, which names similar rules or else all, if there is none.
+    InputError if there is none; the message names similar rules, or all rules if none is similar.
     """
     wanted = id_or_name.lower()
     for rule in RULES:

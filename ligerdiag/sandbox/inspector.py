@@ -114,8 +114,8 @@ class SandboxedInspector:
         return None if outcome.is_over_budget else outcome.modules
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Returns the judgement of a module of a dump. A fault is not raised: it is in the judgement, even the death of
-        the process.
+        """Returns the outcome of analysing one module of a dump in the sandboxed process. If the analysis fails, or that
+        process dies, nothing is raised: the outcome says why.
         """
         identity = describe_module(files)
         try:
@@ -125,8 +125,8 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Returns the judgement of an artifact. A fault is not raised: it is in the judgement, even the death of the
-        process.
+        """Returns the outcome of analysing one artifact in the sandboxed process. If the analysis fails, or that process
+        dies, nothing is raised: the outcome says why.
         """
         identity, absolute = describe_artifact(directory), directory.absolute()
         try:

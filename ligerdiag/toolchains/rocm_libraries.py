@@ -78,7 +78,7 @@ def preload_libraries(environment: Path) -> None:
             ctypes.CDLL(str(environment / FOLDER / library.soname), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CompileError(
-                f"cannot load a library in place of ROCm's: {error}; remove `{environment}`, so that it is made again"
+                f"cannot load a stub of a ROCm library: {error}; remove the folder `{environment}`, so that it is made again"
             ) from error
 
 

@@ -196,9 +196,10 @@ def explain_refs(fault: BaseException) -> str:
         return ""
     said = " ".join(str(fault).split()).partition(". ")[0]
     return (
-        f"JAX hoists the Ref of {place} out of the loop, or the function, that it differentiates, but not its writes, and"
-        " fails: make the Ref from a value of the iteration, such as `jax.new_ref(0 * x)`, or return the written value as an"
-        f" output (LD023). {type(fault).__name__}: {said}"
+        f"JAX cannot differentiate this: it moves the creation of the Ref at {place} out of the loop or function, and"
+        " leaves the writes to the Ref inside. Initialize the Ref with a value that depends on an input `x` of the loop's body or of"
+        " the function, such as `jax.new_ref(0 * x)`, or return the written value as an output (LD023)."
+        f" {type(fault).__name__}: {said}"
     )
 
 

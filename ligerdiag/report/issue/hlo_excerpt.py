@@ -13,11 +13,12 @@ from ligerdiag.model.findings import Finding
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MutatedBuffer, ReadKind, ScheduleView
 
 MOST_LINES = 25
-"""Most lines of an excerpt, headers of computations and ellipses included."""
+"""The most lines that an excerpt may have, headers of computations and ellipses included."""
 _MOST_CHARACTERS = 200
-"""Most characters of an instruction; the end of a longer one is cut."""
+"""The most characters that the excerpt shows of one instruction; a longer instruction is cut at its end."""
 _FEW_FUSED = 6
-"""Most instructions of a fusion of which the excerpt shows the inside, unless the finding names one of them."""
+"""The excerpt shows the inside of a fusion with at most this many instructions, and of a larger one
+only if the finding names one of them."""
 _NAME = re.compile(r"%([A-Za-z0-9_][\w.$\-]*)")
 _DEFINED = re.compile(r"\s*(?:ROOT )?%(\S+) = ")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%([\w.$\-]+)")

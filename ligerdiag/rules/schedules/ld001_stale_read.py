@@ -115,7 +115,10 @@ GPU may pick other GEMMs and hence another order; check the artifact of that com
                 "the second call does not build on the result of the first: stale (LD002), because XLA merges the two "
                 "calls (LD008)"
             ),
-            missing="Warp and the FFI: the kernel here is Triton's; the report has no reader that is merely too early",
+            missing=(
+                "Warp and the FFI: the kernel here is Triton's; also, in the bug report nothing reads before the kernel "
+                "writes"
+            ),
         ),
         Reproduction(
             report="flatironinstitute/jaxmg#12 (fixes #11)",
@@ -124,7 +127,7 @@ GPU may pick other GEMMs and hence another order; check the artifact of that com
                 "a call overwrites an argument that it declares to read (LD009), and the cure, an alias: "
                 "`undonated_parameter[kept-aliased]`"
             ),
-            missing="cuSOLVERMg, several GPUs and shard_map; the report has no reader that is merely too early",
+            missing="cuSOLVERMg, several GPUs and shard_map; also, in the bug report nothing reads before the kernel writes",
         ),
     ),
     bad=(SCANNED_GRADIENT,),

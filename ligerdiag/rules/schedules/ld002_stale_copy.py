@@ -28,8 +28,9 @@ _KEEPS = having(
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each reader that reads a copy or a recomputed value, and, for each write, a finding about the
-    stale outputs that no known reader explains.
+    """Yields a finding for each stale read that misses a hidden write because it reads a copy of the kernel's operand in
+    other bytes, or a value that is computed again. For each hidden write, also yields a finding about the outputs that
+    are stale although no read is blamed for it.
     """
     for read in context.verdicts.stale:
         if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES and read.write.output is None:

@@ -129,7 +129,10 @@ CASE = Case(name="unused_result", function=step, args=(Arg(shape=(8, 32)),))
 )
 
 REPLACED_FUNCTION = make_example(
-    about="In the body of a map JAX traces the function and then replaces it by its rule, which calls the kernel, too.",
+    about=(
+        "In the body of `lax.map`, JAX traces a `custom_vjp` function and then replaces it by its forward rule. The "
+        "function's call is gone, but the forward rule makes the same call, so nothing is lost."
+    ),
     declared=True,
     code="""\
 @jax.custom_vjp
