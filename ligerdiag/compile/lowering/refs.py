@@ -197,8 +197,8 @@ def explain_refs(fault: BaseException) -> str:
     said = " ".join(str(fault).split()).partition(". ")[0]
     return (
         f"JAX cannot differentiate this: it moves the creation of the Ref at {place} out of the loop or function, and"
-        " leaves the writes to the Ref inside. Initialize the Ref with a value that depends on an input `x` of the loop's body or of"
-        " the function, such as `jax.new_ref(0 * x)`, or return the written value as an output (LD023)."
+        " leaves the writes to the Ref inside. Initialize the Ref with a value that depends on an input `x` of the loop's"
+        " body or of the function, such as `jax.new_ref(0 * x)`, or return the written value as an output (LD023)."
         f" {type(fault).__name__}: {said}"
     )
 
