@@ -63,8 +63,8 @@ def opcheck(
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
     timeout: most seconds for all runs; a run that fails is repeated once.
 
-    Raises InputError if the function or an argument cannot be sent to a worker, if `device` is none of the four values or
-    this machine has no such device, or if the function does not take the arguments; CaseError if the function raises;
+    Raises InputError if the function or an argument cannot be sent to a worker, if `device` is not one of the four values
+    or this machine has no such device, or if the function does not take the arguments; CaseError if the function raises;
     CompileError if the worker dies.
     """
     if device not in DEVICES:
