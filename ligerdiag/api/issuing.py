@@ -14,7 +14,7 @@ from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.errors import ArtifactError, InputError, LigerdiagError
 from ligerdiag.model.findings import Finding, Verdict
-from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.model.jobs import Source
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, OnProgress
 from ligerdiag.reduce.reduce_case import Reduced
 from ligerdiag.reduce.trace_jobs import TRACE_WORKER, make_hlo_text_job
@@ -183,11 +183,10 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
     if artifact is None or report.noun is not Noun.CASE:
         return shown
     source = Source(file=case.source, root=str(Path(case.source).parent))
-    spec = CaseSpec(id=case.id, name=case.id, params=(), source=source, mesh={}, expected=None, about="", draws="")
     try:
         pool = Pool(cache=Cache(cache_directory), toolchain=current_toolchain(), jobs=1, module=TRACE_WORKER)
         with pool:
-            return pool.submit(make_hlo_text_job(str(artifact.optimized), spec)).result().text
+            return pool.submit(make_hlo_text_job(str(artifact.optimized), source)).result().text
     except LigerdiagError:
         return shown
 
