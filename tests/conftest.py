@@ -3,6 +3,7 @@
 import gc
 from typing import Any
 
+import hypothesis
 import pytest
 
 from ligerdiag.garbage import collect_rarely
@@ -11,6 +12,12 @@ from tests.scheduling import count_processes, load_costs, make_scheduler, sort_b
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
 __all__ = ["own_templates", "shared_cache"]
+
+# how long a draw takes on a busy machine says nothing about the code
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 
 gc.disable()  # until the tests are collected: a million objects, of which hardly any is garbage
 
