@@ -337,8 +337,8 @@ def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFact
         else "`XLA_FLAGS=--xla_dump_to=DIR` writes the whole module."
     )
     said = (
-        "From XLA's optimized module, in the order of its schedule; each comment says what the instruction has to do with the"
-        " bug, and which bytes XLA's buffer assignment gives it."
+        "From XLA's optimized module, in the order of its schedule; each comment says what the instruction has to do with"
+        " the bug, and which bytes XLA's buffer assignment gives it."
     )
     return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
 
