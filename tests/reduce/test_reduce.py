@@ -227,6 +227,24 @@ def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
     assert str(tmp_path) not in told.stdout
 
 
+@pytest.mark.nightly
+def test_a_bug_report_that_is_ended_leaves_the_reduced_program(tmp_path):
+    (tmp_path / "mine.py").write_text(ODD)
+    words = ["reduce", "mine.py", "--output", "small.py", "--cache-dir", "cache", "--quiet", "--format", "issue"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith(b"written: "):
+                running.send_signal(signal.SIGINT)
+                break
+        out, err = running.communicate()
+    assert (running.returncode, out) == (130, b"")
+    assert err.decode().startswith("issue:   not made, ended by Ctrl-C; call it again to continue\n")
+    assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
+
+
 def test_a_right_program_has_nothing_to_keep(tmp_path):
     right = "def write(x, y):\n    return x @ y\n"
     text = (
