@@ -37,9 +37,9 @@ on the same operand of the same kernel, the same copy, the same error of XLA, th
 disagreement, or the same difference between two toolchains.
 
 Writes one Python file without ligerdiag: the kernel, the program, and an assertion that
-fails on a GPU; beside it the optimized HLO. Each candidate is compiled and judged as
-`ligerdiag check` does it. A second call with the same --output continues where the first
-one ended.
+fails on a GPU if an output is wrong; beside it the optimized HLO. Each candidate is
+compiled and judged as `ligerdiag check` does it. A second call with the same --output
+continues where the first one ended.
 
 Of a dump, it removes outputs and instructions as long as `ligerdiag inspect` says the same,
 and writes HLO text and protobuf.

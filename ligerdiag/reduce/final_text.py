@@ -158,7 +158,9 @@ def _print_main(program: Program, origin: ReductionOrigin) -> Sequence[str]:
     lines += [
         "    for number, (got, wanted) in enumerate(zip(jax.tree.leaves(actual), jax.tree.leaves(intended))):",
         "        got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)",
-        "        error = np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30)",
+        "        differ = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)))",
+        "        difference = np.subtract(got, wanted, where=differ, out=np.zeros_like(got))",
+        "        error = np.linalg.norm(difference) / max(np.linalg.norm(wanted[np.isfinite(wanted)]), 1e-30)",
         f'        assert error < {_find_tolerance(program)}, f"output {{number}} has a relative error of {{error:.2g}}"',
     ]
     return [*lines, *_print_end(program)]

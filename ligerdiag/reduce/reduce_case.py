@@ -157,7 +157,9 @@ class CaseReducer:
         first = outcomes[-1]
         toolchain = self.runner.find_toolchain(self.toolchains[-1])
         versions = ", ".join(
-            f"{name} {version}" for name, version in toolchain.versions.items() if name in ("jax", "jaxlib", "triton")
+            f"{name} {version}"
+            for name, version in toolchain.versions.items()
+            if name in ("jax", "jaxlib", "triton", "jax-triton")
         )
         origin = ReductionOrigin(
             case=self.case.id,

@@ -74,3 +74,10 @@ def test_a_sharded_program_needs_as_many_gpus_as_its_mesh(program):
     sharded = replace(program, mesh={"x": 2, "y": 2})
     assert "It needs 4 GPUs." in head(sharded)
     assert 'if jax.default_backend() != "gpu" or jax.device_count() < 4:\n' in print_file(sharded, ORIGIN)
+
+
+def test_equal_infinities_and_nans_are_no_error():
+    odd = read_program(lambda x: (jnp.log(x - x), jnp.log(-1.0 - x * x)), jnp.ones(2))
+    scope = {"__name__": "small"}
+    exec(print_file(odd, ORIGIN), scope)
+    scope["main"]()

@@ -209,6 +209,7 @@ def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
     assert "after:   1 operations" in ran.stdout
     assert ran.stdout.splitlines()[0].startswith("kept:    the error `a kernel of case `odd` does not compile")
     assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
+    assert ", jax-triton " in (tmp_path / "small.py").read_text()  # whose versions take other keywords
     assert not (tmp_path / "small.hlo").exists()
     words[-1:] = ["--format", "issue"]
     told = subprocess.run(
