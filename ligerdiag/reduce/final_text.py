@@ -28,6 +28,8 @@ class ReductionOrigin:
     symptom: Symptom
     errors: tuple[float, ...] = ()
     """The relative error of each output in a replay of the schedule on the CPU; empty if it was not replayed."""
+    wrong: tuple[bool, ...] = ()
+    """Of each output, whether the replay shows that it is wrong."""
 
 
 def print_file(program: Program, origin: ReductionOrigin) -> str:
@@ -68,7 +70,7 @@ def _describe_check(program: Program, origin: ReductionOrigin) -> str:
         return "It asserts that XLA adds no copy, which should fail there."
     compares = "It compares the compiled program with the same operations one after the other"
     tolerance = _find_tolerance(program)
-    if any(not error < tolerance for error in origin.errors):  # not a number is wrong, too
+    if any(wrong and not error < tolerance for wrong, error in zip(origin.wrong, origin.errors, strict=True)):
         return f"{compares}, which should fail there."
     rule = get_rule(origin.symptom.rule) if origin.symptom.rule else None
     if origin.errors or (rule is not None and rule.kind is RuleKind.LUCKY_READ):

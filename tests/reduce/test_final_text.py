@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -37,10 +38,10 @@ def head(program, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"errors": (0.0, 0.5)}, "one after the other, which should fail there."),
-        ({"errors": (float("nan"),)}, "one after the other, which should fail there."),
+        ({"errors": (0.0, 0.5), "wrong": (False, True)}, "one after the other, which should fail there."),
+        ({"errors": (float("nan"),), "wrong": (True,)}, "one after the other, which should fail there."),
         (
-            {"errors": (0.0, 0.0005)},
+            {"errors": (float("nan"), 0.0005), "wrong": (False, True)},
             "In this schedule no output is known to be wrong: it fails only if XLA makes another one",
         ),
         (
@@ -78,6 +79,6 @@ def test_a_sharded_program_needs_as_many_gpus_as_its_mesh(program):
 
 def test_equal_infinities_and_nans_are_no_error():
     odd = read_program(lambda x: (jnp.log(x - x), jnp.log(-1.0 - x * x)), jnp.ones(2))
-    scope = {"__name__": "small"}
+    scope: dict[str, Any] = {"__name__": "small"}
     exec(print_file(odd, ORIGIN), scope)
     scope["main"]()

@@ -155,6 +155,8 @@ def _describe_assertion(case: CaseReport, finding: Finding | None) -> str:
     is_wrong = any(verdict.is_wrong for verdict in case.outputs.values())
     if any(one.attribution.is_wrong for one in numbers) or (is_wrong and not numbers):
         return f"{compares}, and should fail on a GPU"
+    if any(one.attribution not in _RIGHT for one in numbers):
+        return f"{compares}, and may fail on a GPU"
     same = "In this schedule both have the same values"
     if not numbers or any(one.attribution is not Attribution.FRESH for one in numbers):
         same = "No output is known to be wrong in this schedule"
@@ -337,8 +339,8 @@ def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFact
         else "`XLA_FLAGS=--xla_dump_to=DIR` writes the whole module."
     )
     said = (
-        "From XLA's optimized module, in the order of its schedule; each comment says what the instruction has to do with"
-        " the bug, and which bytes XLA's buffer assignment gives it."
+        "From XLA's optimized module, in the order of its schedule; the comments say where XLA's buffer assignment puts"
+        " each result, and which instruction writes or reads an overwritten value."
     )
     return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
 
