@@ -141,13 +141,18 @@ def _name_involved(finding: Finding) -> list[Sequence[str]]:
 def _rank_others(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
     """Yields groups of names of other instructions, the most important first; a group is shown as a whole or not at all."""
     shown = dict.fromkeys(name for (name,) in _name_involved(finding) if name in module.defined)
+    steps = {step.id: step.name.removeprefix("%") for step in view.steps}
+    for access in view.accesses if shown else ():
+        buffer = view.buffers[access.buffer]
+        is_about_it = (buffer.kernel, buffer.operand) == (finding.kernel, finding.operand)
+        if access.kind is AccessKind.DEFINE and is_about_it and access.step in steps:
+            yield (steps[access.step],)
     for name in shown:
         for inner in _list_inner(name, module):
             if len(inner) <= _FEW_FUSED or not shown.keys().isdisjoint(inner):
                 yield inner
     for name in shown:  # a call inside of a fusion: the instruction that runs it
         yield from _list_callers(name, module)
-    steps = {step.id: step.name.removeprefix("%") for step in view.steps}
     for output in view.outputs if shown else ():
         if output.name in finding.outputs:
             for step in output.path:
