@@ -19,7 +19,7 @@ from ligerdiag.model.findings import (
     Verdict,
     WorstElement,
 )
-from ligerdiag.model.report import CaseReport, Status
+from ligerdiag.model.report import CaseReport, Noun, Status
 from ligerdiag.model.schedule_view import Place, ValueBytes
 from ligerdiag.report.comparisons import Axis, BisectionRow
 from ligerdiag.report.issue import IssueFacts, IssueSubject, ProgramSource, find_issue_subject, render_issue
@@ -251,6 +251,14 @@ def test_what_is_no_bug_is_not_reported(case: CaseReport, said: str) -> None:
     with pytest.raises(InputError, match=r"^there is nothing to report: ") as refused:
         find_issue_subject(make_report(case))
     assert said in str(refused.value)
+
+
+def test_a_dump_without_a_kernel_is_refused_with_what_it_has() -> None:
+    note = "nothing to check: 1 module, it has no in-place kernel (1 without custom calls)"
+    dump = replace(make_report(), noun=Noun.MODULE, notes=(note,))
+    with pytest.raises(InputError) as refused:
+        find_issue_subject(dump)
+    assert str(refused.value) == f"there is nothing to report: {note}"
 
 
 def test_the_gravest_finding_is_reported_unless_a_rule_is_asked_for() -> None:
