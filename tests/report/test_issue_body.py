@@ -117,6 +117,9 @@ def test_an_output_whose_name_is_a_number_is_called_an_output() -> None:
     )
     text = render(make_case(findings=(finding,), outputs=outputs))
     assert "utputs `1` and `2.loss` read the argument `0` of output `1`" in text
+    passes = make_bisection(axis=Axis.PASSES, answers=("`1` is stale: `p` (0081) chooses the wrong order",))
+    text = render(make_case(findings=(finding,), outputs=outputs), replace(FACTS, bisections=(passes,)))
+    assert "- XLA's passes: output `1` is wrong: `p`" in text
 
 
 ASSERTIONS = {

@@ -26,7 +26,7 @@ from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.issue.hlo_excerpt import render_excerpt
 from ligerdiag.report.issue.issue_subject import IssueSubject
-from ligerdiag.report.issue.issue_words import IssueWords, describe_subject
+from ligerdiag.report.issue.issue_words import IssueWords, describe_subject, name_outputs
 from ligerdiag.report.issue.program_imports import uses_in_functions
 from ligerdiag.report.issue.safe_markdown import render_prose, strip_folders
 from ligerdiag.report.markdown import render_block, render_code, render_table
@@ -105,7 +105,7 @@ def render_issue(subject: IssueSubject, facts: IssueFacts) -> str:
         render_block(_list_versions(case, facts)),
         *_render_schedule(case, finding, facts),
         "## What changes it",
-        *_render_changes(facts.bisections, finding),
+        *_render_changes(facts.bisections, finding, tuple(case.outputs)),
         *_render_commands(facts, case),
         "## To whom",
         f"To {_address(words, finding)}. {render_prose(words.reason)}",
@@ -345,8 +345,8 @@ def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFact
     return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
 
 
-def _render_changes(bisections: Sequence[Bisection], finding: Finding | None) -> list[str]:
-    lines = [line for one in bisections for line in _list_changes(one, finding)]
+def _render_changes(bisections: Sequence[Bisection], finding: Finding | None, names: Sequence[str]) -> list[str]:
+    lines = [line for one in bisections for line in _list_changes(one, finding, names)]
     missing = [what for axis, what in _TRIED.items() if axis not in {one.axis for one in bisections}]
     return [
         *(["\n".join(f"- {line}" for line in lines)] if lines else []),
@@ -364,12 +364,16 @@ _WORDS = {
 _FAILED = "not compiled"
 
 
-def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
-    """Returns a line for each result of the trials along one axis, with the labels of the trials that had it."""
+def _list_changes(bisection: Bisection, finding: Finding | None, names: Sequence[str]) -> list[str]:
+    """Returns a line for each result of the trials along one axis, with the labels of the trials that had it. names: those
+    of all outputs.
+    """
     what = _TRIED.get(bisection.axis, bisection.axis.value)
     ended = ", as far as they were tried" if bisection.interrupted else ""
     if bisection.axis is Axis.PASSES:
-        found = [f"{what}{ended}: {render_prose(_say_plainly(answer))}." for answer in bisection.answers]
+        found = [
+            f"{what}{ended}: {render_prose(name_outputs(_say_plainly(answer), names))}." for answer in bisection.answers
+        ]
         return found or [f"{what}{ended}: no pass was found to make the difference."]
     base, *others = [(row, _judge(row, finding)) for row in bisection.rows] or [(None, "")]
     if base[0] is None:

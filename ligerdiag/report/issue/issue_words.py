@@ -63,12 +63,12 @@ def describe_subject(subject: IssueSubject) -> IssueWords:
     names = tuple(subject.case.outputs)
     return replace(
         words,
-        title=_begin_upper(_name_outputs(words.title, names)),
-        sentences=tuple(_begin_upper(_name_outputs(one, names)) for one in words.sentences),
+        title=_begin_upper(name_outputs(words.title, names)),
+        sentences=tuple(_begin_upper(name_outputs(one, names)) for one in words.sentences),
     )
 
 
-def _name_outputs(text: str, names: Sequence[str]) -> str:
+def name_outputs(text: str, names: Sequence[str]) -> str:
     """Returns the text with the word "output" before names of outputs that are numbers: those of a function that returns
     a tuple. names: those of all outputs.
     """
