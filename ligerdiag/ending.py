@@ -109,18 +109,23 @@ class Work:
         """The event that ended the work early; None if the work is complete."""
 
 
-class _Watch:
+class EndWatch:
     """Handles the signals of one run."""
 
     def __init__(self) -> None:
         self.is_over_time = False
+        self.missed: Ending | None = None
+        """The first event that came while no work was under way, and so ended nothing."""
         self._process = os.getpid()
         self.is_working = False
         self._is_finishing = False
         self._interrupts = 0
 
-    def begin(self) -> None:
+    def begin(self, *, again: bool = False) -> None:
+        """again: whether an event may end this work, too, although other work is complete."""
         self.is_working = True
+        if again:
+            self._is_finishing = False
 
     def finish(self) -> None:
         self.is_working, self._is_finishing = False, True
@@ -135,6 +140,7 @@ class _Watch:
         if self._is_finishing:
             if self._interrupts > 1:
                 raise KeyboardInterrupt
+            self.missed = self.missed or self._find_ending(number)
             return
         if self.is_working:
             self.finish()
@@ -151,19 +157,20 @@ class _Watch:
         return Ending.TIME_LIMIT if self.is_over_time else Ending.TERMINATE
 
 
-_watches: list[_Watch] = []
+_watches: list[EndWatch] = []
 
 
 @contextmanager
-def watch_for_end(time_limit: float | None = None) -> Generator[None]:
+def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
     """Makes Ctrl-C, SIGTERM and the time limit end the work inside the block (`work_until_ended`), but not its report.
+    Yields a record of the events.
 
     time_limit: seconds from now. Does nothing outside the main thread, since only the main thread gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield EndWatch()
         return
-    watch = _Watch()
+    watch = EndWatch()
     before = {number: signal.signal(number, watch.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     timer = None if time_limit is None else threading.Timer(time_limit, _ring, (watch,))
     if timer is not None:
@@ -171,7 +178,7 @@ def watch_for_end(time_limit: float | None = None) -> Generator[None]:
         timer.start()
     _watches.append(watch)
     try:
-        yield
+        yield watch
     finally:
         if timer is not None:
             timer.cancel()
@@ -181,9 +188,11 @@ def watch_for_end(time_limit: float | None = None) -> Generator[None]:
 
 
 @contextmanager
-def work_until_ended() -> Generator[Work]:
+def work_until_ended(*, again: bool = False) -> Generator[Work]:
     """Runs its block, and ends it without an error at Ctrl-C, SIGTERM or the time limit; the yielded Work says which
     event ended it.
+
+    again: whether an event ends the block even if other work of the run is complete, whose results are written by then.
     """
     work = Work()
     watch = _watches[-1] if _watches else None
@@ -191,7 +200,7 @@ def work_until_ended() -> Generator[Work]:
     try:
         try:
             if watch is not None and not is_part:
-                watch.begin()
+                watch.begin(again=again)
             yield work
         finally:
             if watch is not None and not is_part:
@@ -200,7 +209,7 @@ def work_until_ended() -> Generator[Work]:
         work.ending = end.ending if isinstance(end, RunEnded) else Ending.INTERRUPT
 
 
-def _ring(watch: _Watch) -> None:
+def _ring(watch: EndWatch) -> None:
     """Interrupts the main thread, whatever the thread waits for; runs in the timer's thread."""
     main = threading.main_thread().ident
     if main is not None:

@@ -3,7 +3,7 @@ difference between two toolchains.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -22,12 +22,13 @@ from ligerdiag.cli.options import (
     read_settings,
 )
 from ligerdiag.cli.output import require_bisectable, require_writable, write_atomically
-from ligerdiag.ending import RunEnded, watch_for_end
+from ligerdiag.ending import RunEnded, watch_for_end, work_until_ended
 from ligerdiag.errors import InputError
-from ligerdiag.report.comparisons import Axis
+from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import Option, ReduceOptions
 
 if TYPE_CHECKING:
+    from ligerdiag.ending import Ending
     from ligerdiag.reduce.reduce_case import Reduced
 
 HELP = """What is the smallest program that still shows it? Removes outputs, operations, loops,
@@ -36,9 +37,9 @@ on the same operand of the same kernel, the same copy, the same error of XLA, th
 disagreement, or the same difference between two toolchains.
 
 Writes one Python file without ligerdiag: the kernel, the program, and an assertion that
-fails on a GPU; beside it the optimized HLO. Each candidate is compiled and judged as
-`ligerdiag check` does it. A second call with the same --output continues where the first
-one ended.
+fails on a GPU if an output is wrong; beside it the optimized HLO. Each candidate is
+compiled and judged as `ligerdiag check` does it. A second call with the same --output
+continues where the first one ended.
 
 Of a dump, it removes outputs and instructions as long as `ligerdiag inspect` says the same,
 and writes HLO text and protobuf.
@@ -115,20 +116,25 @@ def run_reduce(line: ReduceLine) -> None:
     code, is_issue = ExitCode.AS_EXPECTED, line.format is ReductionFormat.ISSUE
     hlo = line.output.with_suffix(".hlo")
     try:
-        with watch_for_end(line.time_limit):
+        with watch_for_end(line.time_limit) as watch:
             reduced, ending = api.reduce(options, None if line.quiet else show)
             write_atomically(line.output, reduced.text)
             if reduced.hlo:
                 write_atomically(hlo, reduced.hlo)
-            if is_issue and ending is None:
-                sys.stdout.write(_describe_issue(line, options, reduced))
+            written = [f"`{line.output}`", *([f"`{hlo}`"] if reduced.hlo else [])]
+            (sys.stderr if is_issue else sys.stdout).write(_summarize(reduced, written, ending))
+            if is_issue:
+                ending = _write_issue(line, options, reduced, ending or watch.missed)
     except RunEnded as end:
         sys.stderr.write(f"ended by {end.ending.value} before anything was known\n")
         raise typer.Exit(find_ending_code(end.ending)) from end
     if ending is not None:
         code = ExitCode.NOT_ANALYSED if ending is Ending.TIME_LIMIT else find_ending_code(ending)
-    written = [f"`{line.output}`", *([f"`{hlo}`"] if reduced.hlo else [])]
-    (sys.stderr if is_issue else sys.stdout).write(
+    raise typer.Exit(code)
+
+
+def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | None") -> str:
+    return (
         f"kept:    {reduced.symptom.describe()}\n"
         f"before:  {reduced.before}\n"
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
@@ -136,11 +142,30 @@ def run_reduce(line: ReduceLine) -> None:
         + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
         + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
     )
-    raise typer.Exit(code)
 
 
-def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced") -> str:
-    """Returns the body of a bug report about the reduced program, which is judged as `ligerdiag check` does it."""
+def _write_issue(
+    line: ReduceLine, options: ReduceOptions, reduced: "Reduced", ending: "Ending | None"
+) -> "Ending | None":
+    """Writes the bug report to standard output, if nothing ends the run before it is made. Returns the event that did, or
+    that ended its bisections. ending: the event that has ended the run already, if any.
+    """
+    text = ""
+    if ending is None:
+        with work_until_ended(again=True) as work:
+            text, ending = _describe_issue(line, options, reduced)
+        ending = work.ending or ending
+    sys.stdout.write(text)
+    if ending is not None:
+        lacks = "`--bisect` is incomplete" if text else "not made"
+        sys.stderr.write(f"issue:   {lacks}, ended by {ending.value}; call it again to continue\n")
+    return ending
+
+
+def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced") -> "tuple[str, Ending | None]":
+    """Returns the body of a bug report about the reduced program, which is judged as `ligerdiag check` does it, and the
+    event that ended the search for what changes the result, if any. Raises RunEnded if the program was not judged.
+    """
     from ligerdiag import api
     from ligerdiag.report.issue import ProgramSource
 
@@ -148,10 +173,23 @@ def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced"
     program = ProgramSource(name=line.output.name, text=reduced.text, is_standalone=True)
     check = api.make_reduced_check(reduced, options)
     report = api.check(check)
+    if report.interrupted:
+        raise RunEnded(report.ended_by)
     toolchains = options.toolchains if len(options.toolchains) > 1 else ()
     axes = (*line.axes, Axis.TOOLCHAINS) if toolchains and Axis.TOOLCHAINS not in line.axes else line.axes
-    bisections = api.bisect_subject(report, axes, check, toolchains=toolchains)
-    return api.describe_issue(report, bisections=bisections, attached=attached, program=program, rule=line.rule)
+    bisections: list[Bisection] = []
+    ending: Ending | None = None
+    for axis in axes:
+        try:
+            bisections += api.bisect_subject(report, (axis,), check, toolchains=toolchains)
+        except RunEnded as end:  # before anything was known along this axis
+            ending = end.ending
+        else:
+            ending = next((one.ended_by for one in bisections if one.interrupted), None)
+        if ending is not None:
+            break
+    text = api.describe_issue(report, bisections=bisections, attached=attached, program=program, rule=line.rule)
+    return text, ending
 
 
 def _reduce_dump(options: ReduceOptions, show: Callable[[str], None] | None, time_limit: float | None) -> NoReturn:

@@ -5,11 +5,14 @@ same operations in program order.
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ligerdiag.reduce.program_text import print_function, print_head
 from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable
 from ligerdiag.reduce.symptom import Symptom, SymptomKind
 from ligerdiag.report.issue.safe_markdown import strip_folders
+from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.rule import RuleKind
 
 _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
 
@@ -25,6 +28,8 @@ class ReductionOrigin:
     symptom: Symptom
     errors: tuple[float, ...] = ()
     """The relative error of each output in a replay of the schedule on the CPU; empty if it was not replayed."""
+    wrong: tuple[bool, ...] = ()
+    """Of each output, whether the replay shows that it is wrong."""
 
 
 def print_file(program: Program, origin: ReductionOrigin) -> str:
@@ -35,7 +40,7 @@ def print_file(program: Program, origin: ReductionOrigin) -> str:
         ["from jax.sharding import NamedSharding", "from jax.sharding import PartitionSpec as P"] if is_sharded else []
     )
     return (
-        f'"""{_describe(origin)}\n"""\n\n'
+        f'"""{_describe(program, origin)}\n"""\n\n'
         + print_head(program, extra)
         + "\n\n"
         + "\n".join(print_function(program))
@@ -47,14 +52,39 @@ def print_file(program: Program, origin: ReductionOrigin) -> str:
     )
 
 
-def _describe(origin: ReductionOrigin) -> str:
+def _describe(program: Program, origin: ReductionOrigin) -> str:
     said = strip_folders(origin.symptom.describe())
     text = f"The smallest form found of `{origin.case}` in which {_PREFIX[origin.symptom.kind]}{said}."
     text = "\n".join(textwrap.wrap(text, 100)) + f"\n\nCompiled for {origin.target} with {origin.versions}."
     if origin.errors:
         errors = ", ".join(f"{error:.2g}" for error in origin.errors)
         text += f"\nRelative error of each output when this schedule is computed on the CPU: {errors}."
-    return text
+    return f"{text}\n\n{textwrap.fill(f'It needs {_name_devices(program)}. {_describe_check(program, origin)}', 100)}"
+
+
+def _describe_check(program: Program, origin: ReductionOrigin) -> str:
+    """Returns a sentence on what the file checks. It promises a failure only if the replay has a wrong output."""
+    if origin.symptom.kind is SymptomKind.ERROR:
+        return "It only compiles the program."
+    if _is_about_copies(origin.symptom):
+        return "It asserts that XLA adds no copy, which should fail there."
+    compares = "It compares the compiled program with the same operations one after the other"
+    tolerance = _find_tolerance(program)
+    if any(wrong and not error < tolerance for wrong, error in zip(origin.wrong, origin.errors, strict=True)):
+        return f"{compares}, which should fail there."
+    rule = get_rule(origin.symptom.rule) if origin.symptom.rule else None
+    if origin.errors or (rule is not None and rule.kind is RuleKind.LUCKY_READ):
+        return f"{compares}. In this schedule no output is known to be wrong: it fails only if XLA makes another one there."
+    return f"{compares}."
+
+
+def _is_about_copies(symptom: Symptom) -> bool:
+    return not symptom.kernel and bool(symptom.cause)
+
+
+def _name_devices(program: Program) -> str:
+    count = prod(program.mesh.values())
+    return "a GPU" if count == 1 else f"{count} GPUs"
 
 
 _PREFIX = {
@@ -114,14 +144,14 @@ def _print_main(program: Program, origin: ReductionOrigin) -> Sequence[str]:
     lines += [f"    compiled = {jit}", f"    arrays = {place}"]
     if origin.symptom.kind is SymptomKind.ERROR:
         lines += _in_mesh(program, ["compiled.lower(*arrays).compile()"])
-        return [*lines, *_END]
-    if not origin.symptom.kernel and origin.symptom.cause:
+        return [*lines, *_print_end(program)]
+    if _is_about_copies(origin.symptom):
         lines += _in_mesh(program, ["text = compiled.lower(*arrays).compile().as_text()"])
         lines += [
             "    copies = [line.strip() for line in text.splitlines() if _is_copy(line)]",
             '    assert not copies, "XLA copies:\\n" + "\\n".join(copies)',
         ]
-        return [*_IS_COPY, *lines, *_END]
+        return [*_IS_COPY, *lines, *_print_end(program)]
     lines.append("    with jax.disable_jit():  # one operation after the other: program order")
     if _needs_mesh(program):
         lines[-1] = "    with jax.disable_jit(), jax.set_mesh(mesh):  # one operation after the other: program order"
@@ -130,13 +160,24 @@ def _print_main(program: Program, origin: ReductionOrigin) -> Sequence[str]:
     lines += [
         "    for number, (got, wanted) in enumerate(zip(jax.tree.leaves(actual), jax.tree.leaves(intended))):",
         "        got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)",
-        "        error = np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30)",
+        "        differ = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)))",
+        "        difference = np.subtract(got, wanted, where=differ, out=np.zeros_like(got))",
+        "        error = np.linalg.norm(difference) / max(np.linalg.norm(wanted[np.isfinite(wanted)]), 1e-30)",
         f'        assert error < {_find_tolerance(program)}, f"output {{number}} has a relative error of {{error:.2g}}"',
     ]
-    return [*lines, *_END]
+    return [*lines, *_print_end(program)]
 
 
-_END = ("", "", 'if __name__ == "__main__":', "    main()")
+def _print_end(program: Program) -> Sequence[str]:
+    count = prod(program.mesh.values())
+    too_few = 'jax.default_backend() != "gpu"' + (f" or jax.device_count() < {count}" if count > 1 else "")
+    return (
+        *("", "", 'if __name__ == "__main__":', f"    if {too_few}:"),
+        f'        raise SystemExit("this program needs {_name_devices(program)}")',
+        "    main()",
+    )
+
+
 _IS_COPY = (
     "def _is_copy(line):",
     '    """Whether a line of the optimized HLO copies a value."""',

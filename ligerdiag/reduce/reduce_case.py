@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from ligerdiag.bisect.trials import Outcome, Trial, TrialRunner
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.model.findings import Replay
+from ligerdiag.model.findings import Attribution, OutputNumbers, Replay
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.reduce.delta_debugging import Reduction
 from ligerdiag.reduce.edits import replace_by_argument
@@ -157,15 +157,19 @@ class CaseReducer:
         first = outcomes[-1]
         toolchain = self.runner.find_toolchain(self.toolchains[-1])
         versions = ", ".join(
-            f"{name} {version}" for name, version in toolchain.versions.items() if name in ("jax", "jaxlib", "triton")
+            f"{name} {version}"
+            for name, version in toolchain.versions.items()
+            if name in ("jax", "jaxlib", "triton", "jax-triton")
         )
+        numbers = self._replay_result(first)
         origin = ReductionOrigin(
             case=self.case.id,
             target=self.target.name,
             toolchain=toolchain.name,
             versions=versions,
             symptom=judge.symptom,
-            errors=self._replay_result(first),
+            errors=tuple(one.error for one in numbers),
+            wrong=tuple(one.attribution not in (Attribution.FRESH, Attribution.UNDECIDED) for one in numbers),
         )
         return Reduced(
             case_id=self.case.id,
@@ -182,12 +186,12 @@ class CaseReducer:
             case_file=judge.make_case(best).source.file,
         )
 
-    def _replay_result(self, outcome: Outcome) -> tuple[float, ...]:
-        """Returns the relative error of each output of the reduced schedule; empty if it cannot be replayed."""
+    def _replay_result(self, outcome: Outcome) -> tuple[OutputNumbers, ...]:
+        """Returns the numbers of each output of the reduced schedule; empty if it cannot be replayed."""
         if outcome.artifact is None or outcome.error:
             return ()
         (replay,) = self.runner.replay([outcome], self.replay)
-        return tuple(one.error for one in replay.outputs.values())
+        return tuple(replay.outputs.values())
 
     def _print_module(self, outcome: Outcome) -> str:
         if outcome.artifact is None:

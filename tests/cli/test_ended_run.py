@@ -179,6 +179,23 @@ def test_signals_wait_while_the_report_is_written_except_a_second_ctrl_c(
     assert (done.stdout, done.returncode) == (out, code), done.stderr
 
 
+@pytest.mark.parametrize(("again", "out"), [("again=True", "Ctrl-C\nNone\n"), ("", "None\nCtrl-C\n")])
+def test_a_second_piece_of_work_can_be_ended_where_the_first_one_is_written(again: str, out: str) -> None:
+    text = f"""
+import os, signal
+from ligerdiag.ending import watch_for_end, work_until_ended
+
+with watch_for_end() as watch:
+    with work_until_ended():
+        pass
+    with work_until_ended({again}) as work:
+        os.kill(os.getpid(), signal.SIGINT)
+print(work.ending, watch.missed, sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.stdout, done.returncode) == (out, 0), done.stderr
+
+
 def test_a_signal_before_the_work_has_its_usual_effect() -> None:
     text = SHIELDED.partition("with work")[0].format(limit=None) + "    os.kill(os.getpid(), signal.SIGTERM)\n"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)

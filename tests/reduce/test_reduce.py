@@ -160,8 +160,9 @@ def test_a_copy_is_left_and_its_file_fails_where_xla_copies(tmp_path):
     assert "assert not copies" in reduced.text
     file = tmp_path / "copied.py"
     file.write_text(reduced.text)
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False)
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-c", "import copied; copied.main()"]  # XLA copies on a CPU, too
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert "AssertionError: XLA copies" in ran.stderr
 
 
@@ -208,6 +209,7 @@ def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
     assert "after:   1 operations" in ran.stdout
     assert ran.stdout.splitlines()[0].startswith("kept:    the error `a kernel of case `odd` does not compile")
     assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
+    assert ", jax-triton " in (tmp_path / "small.py").read_text()  # whose versions take other keywords
     assert not (tmp_path / "small.hlo").exists()
     words[-1:] = ["--format", "issue"]
     told = subprocess.run(
@@ -224,6 +226,24 @@ def test_the_command_writes_the_file_and_says_what_it_kept(tmp_path):
     assert "To the author of the kernel." in told.stdout
     assert "candidate_" not in told.stdout
     assert str(tmp_path) not in told.stdout
+
+
+@pytest.mark.nightly
+def test_a_bug_report_that_is_ended_leaves_the_reduced_program(tmp_path):
+    (tmp_path / "mine.py").write_text(ODD)
+    words = ["reduce", "mine.py", "--output", "small.py", "--cache-dir", "cache", "--quiet", "--format", "issue"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ligerdiag", *words], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith(b"written: "):
+                running.send_signal(signal.SIGINT)
+                break
+        out, err = running.communicate()
+    assert (running.returncode, out) == (130, b"")
+    assert err.decode().startswith("issue:   not made, ended by Ctrl-C; call it again to continue\n")
+    assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
 
 
 def test_a_right_program_has_nothing_to_keep(tmp_path):

@@ -19,8 +19,8 @@ from ligerdiag.model.findings import (
     Verdict,
     WorstElement,
 )
-from ligerdiag.model.report import CaseReport, Status
-from ligerdiag.model.schedule_view import ValueBytes
+from ligerdiag.model.report import CaseReport, Noun, Status
+from ligerdiag.model.schedule_view import Place, ValueBytes
 from ligerdiag.report.comparisons import Axis, BisectionRow
 from ligerdiag.report.issue import IssueFacts, IssueSubject, ProgramSource, find_issue_subject, render_issue
 from ligerdiag.report.issue.hlo_excerpt import MOST_LINES, render_excerpt
@@ -28,7 +28,7 @@ from ligerdiag.report.issue.program_imports import list_imports, uses_in_functio
 from ligerdiag.report.issue.safe_markdown import render_prose
 from tests.report.bisection_samples import make_bisection
 from tests.report.every_report import REPORTS
-from tests.report.html.view_samples import make_view
+from tests.report.html.view_samples import make_accesses, make_view
 from tests.report.samples import (
     make_case,
     make_device,
@@ -78,7 +78,7 @@ def test_a_report_has_its_sections_and_none_of_our_words() -> None:
     [
         ({"rule": "LD002"}, "and `input` is computed from the old contents"),
         ({"rule": "LD004", "outputs": ("loss", "bias")}, "and `loss` and `bias` are computed from the new contents"),
-        ({"rule": "LD003"}, "and nothing orders the readers of `input` with it"),
+        ({"rule": "LD003"}, "and nothing forces the order that makes `input` right"),
         ({"rule": "LD006", "outputs": (), "severity": Severity.WARNING}, ""),
         ({"rule": "LD008", "outputs": (), "message": "`ce_kernel` runs twice"}, ": `ce_kernel` runs twice"),
         ({"severity": Severity.WARNING, "message": "`input` only tests it for NaN"}, ": `input` only tests it for NaN"),
@@ -106,6 +106,36 @@ def test_a_report_of_every_kind_is_either_one_bug_or_says_why_not(name: str) -> 
         said, expected = render_issue(subject, FACTS), ("# ",)
         assert "\n## To whom\n" in said
     assert said.startswith(expected)
+
+
+def test_an_output_whose_name_is_a_number_is_called_an_output() -> None:
+    outputs = {"0": Verdict.LATENT, "1": Verdict.LATENT, "2.loss": Verdict.STALE}
+    title = render(make_case(findings=(make_stale(rule="LD003", outputs=("0",)),), outputs=outputs)).splitlines()[0]
+    assert title.endswith(", and nothing forces the order that makes output `0` right")
+    finding = make_finding(
+        rule="LD021", message="`1` and `2.loss` read the argument `0` of output `1`", outputs=("1", "2.loss")
+    )
+    text = render(make_case(findings=(finding,), outputs=outputs))
+    assert "utputs `1` and `2.loss` read the argument `0` of output `1`" in text
+    passes = make_bisection(axis=Axis.PASSES, answers=("`1` is stale: `p` (0081) chooses the wrong order",))
+    text = render(make_case(findings=(finding,), outputs=outputs), replace(FACTS, bisections=(passes,)))
+    assert "- XLA's passes: output `1` is wrong: `p`" in text
+
+
+ASSERTIONS = {
+    "should fail on a GPU:": make_replay({"input": make_numbers(Attribution.STALE)}),
+    "In this schedule both have the same values: on a GPU it fails only if the order is another one there:": (
+        make_replay({"input": make_numbers()})
+    ),
+    "No output is known to be wrong in this schedule: on a GPU it fails": make_refused(ReplayState.TOO_LARGE, ""),
+}
+
+
+@pytest.mark.parametrize("said", ASSERTIONS)
+def test_a_reduced_program_promises_a_failure_only_if_an_output_is_wrong(said: str) -> None:
+    program = ProgramSource(name="small.py", text="import jax\n", is_standalone=True)
+    case = make_case(findings=(make_stale(rule="LD003"),), outputs={"input": Verdict.LATENT}, replay=ASSERTIONS[said])
+    assert said in section(render(case, replace(FACTS, program=program)), "Program")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +256,14 @@ def test_what_is_no_bug_is_not_reported(case: CaseReport, said: str) -> None:
     assert said in str(refused.value)
 
 
+def test_a_dump_without_a_kernel_is_refused_with_what_it_has() -> None:
+    note = "nothing to check: 1 module, it has no in-place kernel (1 without custom calls)"
+    dump = replace(make_report(), noun=Noun.MODULE, notes=(note,))
+    with pytest.raises(InputError) as refused:
+        find_issue_subject(dump)
+    assert str(refused.value) == f"there is nothing to report: {note}"
+
+
 def test_the_gravest_finding_is_reported_unless_a_rule_is_asked_for() -> None:
     findings = (make_stale(rule="LD003", severity=Severity.WARNING, outputs=("weight",), operand=1), make_stale())
     for order in (findings, findings[::-1]):
@@ -335,6 +373,22 @@ def test_an_excerpt_has_the_named_lines_their_bytes_and_no_more_than_fit() -> No
     many = make_finding(instructions=tuple(f"fusion.{number}" for number in range(0, 60, 2)))
     assert len(render_excerpt(view, many)) <= MOST_LINES
     assert render_excerpt(make_view(), make_finding(instructions=("gone",), evidence=())) == ()
+
+
+def test_an_excerpt_says_which_instruction_computes_the_value_and_which_reads_it() -> None:
+    accesses = tuple(
+        replace(make_accesses((6,))[0], step=step, place=place)
+        for step, place in ((3, Place.RECOMPUTED), (6, Place.SAME_BYTES), (12, Place.RECOMPUTED))
+    )
+    view = make_view(accesses=(*make_accesses((3, 7)), *accesses))
+    names = tuple(step.name.removeprefix("%") for step in view.steps if step.id in (6, 12))
+    lines = render_excerpt(view, make_finding(instructions=names, evidence=()))
+    assert [line.partition("  // ")[2] for line in lines if "  // " in line] == [
+        "the value that is overwritten; COMPUTES A RESULT FROM THE OLD CONTENTS",
+        "READS THE OLD CONTENTS",
+        "OVERWRITES OPERAND 0",
+        "COMPUTES THE OLD CONTENTS AGAIN",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MutatedBuffer, ReadKind, ScheduleView
+from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MutatedBuffer, Place, ReadKind, ScheduleView
 
 MOST_LINES = 25
 """The most lines that an excerpt may have, headers of computations and ellipses included."""
@@ -56,11 +56,12 @@ def _list_comments(view: ScheduleView, finding: Finding) -> Mapping[str, str]:
     names = {step.id: step.name.removeprefix("%") for step in view.steps}
     said: dict[str, list[str]] = {}
     writes = {(one.buffer, one.step) for one in view.accesses if one.kind is AccessKind.HIDDEN_WRITE}
+    definitions = {(one.buffer, one.step) for one in view.accesses if one.kind is AccessKind.DEFINE}
     for access in view.accesses:
         if access.kind is AccessKind.READ and (access.buffer, access.step) in writes:
             continue  # the call itself
         buffer = view.buffers[access.buffer]
-        role = _describe_role(access, buffer)
+        role = _describe_role(access, buffer, makes_operand=(access.buffer, access.step) in definitions)
         if role and (buffer.kernel, buffer.operand) == (finding.kernel, finding.operand) and access.step in names:
             said.setdefault(names[access.step], []).append(role)
     for name, places in view.places.items():
@@ -80,15 +81,33 @@ _READS = {
     ReadKind.UNKNOWN: "reads it",
 }
 """From each kind of read to the comment on its line; wrong ones stand out."""
+_COMPUTES = {
+    ReadKind.ORIGINAL: "computes the old contents again, as it should",
+    ReadKind.STALE: "COMPUTES THE OLD CONTENTS AGAIN",
+    ReadKind.UNKNOWN: "perhaps computes it again",
+}
+"""The same for an instruction that reads the value from no bytes."""
+_COMPUTES_MORE = {
+    ReadKind.ORIGINAL: "computes a result from the old contents, as it should",
+    ReadKind.STALE: "COMPUTES A RESULT FROM THE OLD CONTENTS",
+    ReadKind.UNKNOWN: "perhaps computes a result from it",
+}
+"""The same for the instruction that computes the operand of the call, and with it another result."""
 
 
-def _describe_role(access: BufferAccess, buffer: MutatedBuffer) -> str:
-    """Returns the part of an instruction in the finding; empty for one that only puts another value into the same bytes."""
+def _describe_role(access: BufferAccess, buffer: MutatedBuffer, *, makes_operand: bool) -> str:
+    """Returns the part of an instruction in the finding; empty for one that only puts another value into the same bytes.
+
+    makes_operand: whether the instruction computes the value that is overwritten.
+    """
     match access.kind:
         case AccessKind.DEFINE:
             return "the value that is overwritten"
         case AccessKind.HIDDEN_WRITE:
             return f"OVERWRITES OPERAND {buffer.operand}"
+        case _ if access.place is Place.RECOMPUTED:
+            computes = _COMPUTES_MORE if makes_operand else _COMPUTES
+            return computes.get(access.read, _READS.get(access.read, ""))
         case _:
             return _READS.get(access.read, "")
 
@@ -122,13 +141,18 @@ def _name_involved(finding: Finding) -> list[Sequence[str]]:
 def _rank_others(view: ScheduleView, finding: Finding, module: _Module) -> Iterator[Sequence[str]]:
     """Yields groups of names of other instructions, the most important first; a group is shown as a whole or not at all."""
     shown = dict.fromkeys(name for (name,) in _name_involved(finding) if name in module.defined)
+    steps = {step.id: step.name.removeprefix("%") for step in view.steps}
+    for access in view.accesses if shown else ():
+        buffer = view.buffers[access.buffer]
+        is_about_it = (buffer.kernel, buffer.operand) == (finding.kernel, finding.operand)
+        if access.kind is AccessKind.DEFINE and is_about_it and access.step in steps:
+            yield (steps[access.step],)
     for name in shown:
         for inner in _list_inner(name, module):
             if len(inner) <= _FEW_FUSED or not shown.keys().isdisjoint(inner):
                 yield inner
     for name in shown:  # a call inside of a fusion: the instruction that runs it
         yield from _list_callers(name, module)
-    steps = {step.id: step.name.removeprefix("%") for step in view.steps}
     for output in view.outputs if shown else ():
         if output.name in finding.outputs:
             for step in output.path:

@@ -26,7 +26,7 @@ from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.comparisons import Axis, Bisection, BisectionRow
 from ligerdiag.report.issue.hlo_excerpt import render_excerpt
 from ligerdiag.report.issue.issue_subject import IssueSubject
-from ligerdiag.report.issue.issue_words import IssueWords, describe_subject
+from ligerdiag.report.issue.issue_words import IssueWords, describe_subject, name_outputs
 from ligerdiag.report.issue.program_imports import uses_in_functions
 from ligerdiag.report.issue.safe_markdown import render_prose, strip_folders
 from ligerdiag.report.markdown import render_block, render_code, render_table
@@ -98,14 +98,14 @@ def render_issue(subject: IssueSubject, facts: IssueFacts) -> str:
     parts = [
         f"# {render_prose(words.title)}",
         *map(render_prose, words.sentences),
-        *_render_program(facts, finding),
+        *_render_program(facts, case, finding),
         "## Expected and actual",
         *_render_values(case, finding),
         "## Versions",
         render_block(_list_versions(case, facts)),
         *_render_schedule(case, finding, facts),
         "## What changes it",
-        *_render_changes(facts.bisections, finding),
+        *_render_changes(facts.bisections, finding, tuple(case.outputs)),
         *_render_commands(facts, case),
         "## To whom",
         f"To {_address(words, finding)}. {render_prose(words.reason)}",
@@ -119,7 +119,7 @@ def _address(words: IssueWords, finding: Finding | None) -> str:
     return f"{words.addressee.value}{kernel if words.addressee.value.endswith('kernel') else ''}"
 
 
-def _render_program(facts: IssueFacts, finding: Finding | None) -> list[str]:
+def _render_program(facts: IssueFacts, case: CaseReport, finding: Finding | None) -> list[str]:
     heading, program = "## Program", facts.program
     if program is None:
         return [heading, "This report has no program, only the module that XLA made of it."]
@@ -130,12 +130,12 @@ def _render_program(facts: IssueFacts, finding: Finding | None) -> list[str]:
     block = render_block(lines, "python")
     if len(lines) > _FOLDED_FROM:
         block = f"<details><summary>{len(lines)} lines</summary>\n\n{block}\n\n</details>"
-    return [heading, f"{name} {_describe_needs(program, finding)}:", block]
+    return [heading, f"{name} {_describe_needs(program, case, finding)}:", block]
 
 
-def _describe_needs(program: ProgramSource, finding: Finding | None) -> str:
+def _describe_needs(program: ProgramSource, case: CaseReport, finding: Finding | None) -> str:
     if program.is_standalone:
-        return f"needs only the packages below. {_describe_assertion(finding)}"
+        return f"needs only the packages below. {_describe_assertion(case, finding)}"
     if program.others:
         names = join_words([render_code(name) for name in program.others])
         return f"imports {names} of the same project, which this report lacks (`ligerdiag reduce` makes one file of it)"
@@ -144,13 +144,25 @@ def _describe_needs(program: ProgramSource, finding: Finding | None) -> str:
     return "imports ligerdiag only to declare the arguments; no function uses it"
 
 
-def _describe_assertion(finding: Finding | None) -> str:
-    """Returns what a reduced program does by itself."""
+def _describe_assertion(case: CaseReport, finding: Finding | None) -> str:
+    """Returns what a reduced program does by itself; it promises a failure only if an output is wrong."""
     if finding is None:
         return "It compiles the function, and should end with the error"
     if get_rule(finding.rule).kind is RuleKind.COPY:
         return "It asserts that the optimized module has no copy, and should fail on a GPU"
-    return "It compares the compiled function with its operations one after the other, and should fail on a GPU"
+    compares = "It compares the compiled function with its operations one after the other"
+    numbers = case.replay.outputs.values() if case.replay is not None and case.replay.state is ReplayState.DONE else ()
+    is_wrong = any(verdict.is_wrong for verdict in case.outputs.values())
+    if any(one.attribution.is_wrong for one in numbers) or (is_wrong and not numbers):
+        return f"{compares}, and should fail on a GPU"
+    if any(one.attribution not in _RIGHT for one in numbers):
+        return f"{compares}, and may fail on a GPU"
+    same = "In this schedule both have the same values"
+    if not numbers or any(one.attribution is not Attribution.FRESH for one in numbers):
+        same = "No output is known to be wrong in this schedule"
+    if get_rule(finding.rule).kind is RuleKind.LUCKY_READ:
+        return f"{compares}. {same}: on a GPU it fails only if the order is another one there"
+    return f"{compares}. {same}: it need not fail on a GPU"
 
 
 def _render_values(case: CaseReport, finding: Finding | None) -> list[str]:
@@ -226,7 +238,7 @@ def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
     kernels = join_words([render_code(name) for name in opaque.kernels])
     return [
         f"Executed on the CPU in this schedule, with a stand-in for {kernels} that reads and writes the same buffers, these"
-        f" are wrong: {join_words(said[:_MOST_OUTPUTS])}. The figures are those of the stand-in."
+        f" outputs are wrong: {join_words(said[:_MOST_OUTPUTS])}. The figures are those of the stand-in."
     ]
 
 
@@ -326,12 +338,15 @@ def _render_schedule(case: CaseReport, finding: Finding | None, facts: IssueFact
         if attached
         else "`XLA_FLAGS=--xla_dump_to=DIR` writes the whole module."
     )
-    said = "From XLA's optimized module, in the order of its schedule; the comments are from its buffer assignment."
+    said = (
+        "From XLA's optimized module, in the order of its schedule; the comments say where XLA's buffer assignment puts"
+        " each result, and which instruction writes or reads an overwritten value."
+    )
     return ["## HLO", f"{said} {whole}", render_block(list(excerpt))]
 
 
-def _render_changes(bisections: Sequence[Bisection], finding: Finding | None) -> list[str]:
-    lines = [line for one in bisections for line in _list_changes(one, finding)]
+def _render_changes(bisections: Sequence[Bisection], finding: Finding | None, names: Sequence[str]) -> list[str]:
+    lines = [line for one in bisections for line in _list_changes(one, finding, names)]
     missing = [what for axis, what in _TRIED.items() if axis not in {one.axis for one in bisections}]
     return [
         *(["\n".join(f"- {line}" for line in lines)] if lines else []),
@@ -349,12 +364,16 @@ _WORDS = {
 _FAILED = "not compiled"
 
 
-def _list_changes(bisection: Bisection, finding: Finding | None) -> list[str]:
-    """Returns a line for each result of the trials along one axis, with the labels of the trials that had it."""
+def _list_changes(bisection: Bisection, finding: Finding | None, names: Sequence[str]) -> list[str]:
+    """Returns a line for each result of the trials along one axis, with the labels of the trials that had it. names: those
+    of all outputs.
+    """
     what = _TRIED.get(bisection.axis, bisection.axis.value)
     ended = ", as far as they were tried" if bisection.interrupted else ""
     if bisection.axis is Axis.PASSES:
-        found = [f"{what}{ended}: {render_prose(_say_plainly(answer))}." for answer in bisection.answers]
+        found = [
+            f"{what}{ended}: {render_prose(name_outputs(_say_plainly(answer), names))}." for answer in bisection.answers
+        ]
         return found or [f"{what}{ended}: no pass was found to make the difference."]
     base, *others = [(row, _judge(row, finding)) for row in bisection.rows] or [(None, "")]
     if base[0] is None:

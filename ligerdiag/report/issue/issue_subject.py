@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding
-from ligerdiag.model.report import CaseReport, CheckReport, Status
+from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.report.causes import compute_causes, list_rules
 from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS
@@ -78,7 +78,8 @@ def _rank(cause: Finding, case: CaseReport) -> tuple[int, bool, bool, bool, int]
 
 def _explain_nothing(report: CheckReport) -> str:
     if not report.cases:
-        return "no case was selected"
+        of_a_dump = "; ".join(report.notes[:_FEW]) if report.noun is not Noun.CASE else ""
+        return of_a_dump or "no case was selected"
     said = [_explain(case) for case in report.cases[:_FEW]]
     rest = [f"{len(report.cases) - _FEW} more cases"] if len(report.cases) > _FEW else []
     return "; ".join((*said, *rest))

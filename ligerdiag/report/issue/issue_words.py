@@ -5,6 +5,7 @@ an operand. So everything that follows from such a write goes to the author of t
 what XLA does to a declared write, or to a program without a kernel, goes to XLA.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -59,7 +60,24 @@ class IssueWords:
 def describe_subject(subject: IssueSubject) -> IssueWords:
     """Returns the first lines of a report on a finding, or on an error of XLA."""
     words = _describe_subject(subject)
-    return replace(words, title=_begin_upper(words.title))
+    names = tuple(subject.case.outputs)
+    return replace(
+        words,
+        title=_begin_upper(name_outputs(words.title, names)),
+        sentences=tuple(_begin_upper(name_outputs(one, names)) for one in words.sentences),
+    )
+
+
+def name_outputs(text: str, names: Sequence[str]) -> str:
+    """Returns the text with the word "output" before names of outputs that are numbers: those of a function that returns
+    a tuple. names: those of all outputs.
+    """
+    numbers = "|".join(f"`{re.escape(name)}`" for name in names if re.match(r"\d+(?:\.|$)", name))
+    if not numbers:
+        return text
+    before = "".join(f"(?<!{word} )" for word in ("output", "outputs", "argument", "operand", "result"))
+    found = re.compile(f"{before}({numbers})((?:, (?:{numbers}))*(?: and (?:{numbers}))?)")
+    return found.sub(lambda one: f"output{'s' if one[2] else ''} {one[0]}", text)
 
 
 def _describe_subject(subject: IssueSubject) -> IssueWords:
@@ -171,10 +189,10 @@ def _describe_consequence(finding: Finding, rule: Rule, case: CaseReport) -> tup
     is_certain = finding.severity is Severity.ERROR and names
     match rule.kind:
         case RuleKind.EARLY_READ | RuleKind.COPY_READ if is_certain:
-            where = "before the call" if rule.kind is RuleKind.EARLY_READ else "from other bytes, or computes it again"
-            said = (
-                f"XLA reads the value {where}, so {outputs} {verb} computed from the contents that the kernel replaces."
-            )
+            how = "uses the value before the call"
+            if rule.kind is RuleKind.COPY_READ:
+                how = "takes the value from other bytes, or computes it where it is used"
+            said = f"XLA {how}, so {outputs} {verb} computed from the contents that the kernel replaces."
             return f", and {outputs} {verb} computed from the old contents", said
         case RuleKind.LATE_READ if is_certain:
             need = "needs" if len(names) == 1 else "need"
@@ -185,7 +203,7 @@ def _describe_consequence(finding: Finding, rule: Rule, case: CaseReport) -> tup
                 f"{_begin_upper(outputs)} {verb} right in this schedule, but no dependence forces the order of the call and"
                 " the readers: another GPU, version or flag may order them the other way."
             )
-            return f", and nothing orders the readers of {outputs} with it", said
+            return f", and nothing forces the order that makes {outputs} right", said
         case RuleKind.HIDDEN_WRITE:
             return "", _MOVED
         case kind:
