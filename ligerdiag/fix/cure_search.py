@@ -6,6 +6,7 @@ The cures of `VARIED` change an argument elsewhere, which has several values or 
 leaves the fewest rules to complain counts, of these the cheapest in memory, then the smallest diff, then the first.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
@@ -239,10 +240,10 @@ def fix_case(
     search = _Search(case, reports, options, run, on_progress)
     attempts = tuple(search.try_cures(hazards))
     offered = [one for one in attempts if one.is_offered and (options.is_unsafe or not one.needs_unsafe)]
-    return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
+    return replace(answer, attempts=attempts, best=min(offered, key=rank_attempt, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
+def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
     place to save memory, and the arrays of a case are often smaller than those of the program.
     """
@@ -252,7 +253,7 @@ def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
         not any(attempt.verdicts.values()),
         not attempt.is_safe,
         len(attempt.left),
-        max((max(cost, 0) for cost in costs), default=0),
+        max(costs, default=sys.maxsize),
         attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
@@ -323,7 +324,7 @@ class _Search:
             ]
             if best is not None:
                 found.append(best)
-            best = min(found, key=_rank, default=None)
+            best = min(found, key=rank_attempt, default=None)
             if best is not None and _is_proved(best) and not best.left:
                 break
         return best
