@@ -112,7 +112,7 @@ def _wrap(file: SourceFile, statement: cst.CSTNode, assign: cst.Assign | cst.Exp
     if isinstance(statement, cst.SimpleStatementLine) and isinstance(own := statement.body[0], cst.Assign | cst.Expr):
         old = file.get_column(own.value)
         call = shift(call, indentation, old, indentation + before - old)
-    return assign.with_changes(value=wrap(call, indentation + before, file.width))
+    return assign.with_changes(value=wrap(call, indentation + before, file))
 
 
 def _surround(
