@@ -39,7 +39,7 @@ class Project:
     unread: list[str] = field(default_factory=list[str])
     """Files in which nobody looked for users, with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
-    """What may call a function that returns more, and is not changed: each with its place."""
+    """The places that may call a function that returns more, and are not changed."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])

@@ -406,8 +406,8 @@ class _Search:
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
     ) -> tuple[dict[Path, bytes], tuple[str, ...]]:
-        """Returns the new text of each file that the cure changes, and what may call functions that return more, and is not
-        changed. Raises CannotFixError.
+        """Returns the new text of each file that the cure changes, and the places that may call functions that
+        return more, and are not changed. Raises CannotFixError.
         """
         project = self._make_project()
         if cure is ZERO:

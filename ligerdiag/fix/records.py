@@ -66,7 +66,7 @@ class Attempt:
     changes_callers: bool = False
     """Whether functions return more than before, so that the callers that are found in the project are changed."""
     unseen: tuple[str, ...] = ()
-    """What may call such a function as well, and is not changed: each with its place."""
+    """The places that may call such a function as well, and are not changed."""
     advice: str = ""
     """A step besides the diff, such as a line for the shell; empty if there is none."""
 

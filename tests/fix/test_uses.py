@@ -82,6 +82,15 @@ def test_a_function_is_followed_from_name_to_name(files: dict[str, str], call: s
     assert f"t, h = {call}" in change(tmp_path, F, 1)
 
 
+def test_a_kernel_with_another_name_is_called_with_one_more_pointer(tmp_path: Path) -> None:
+    call = SHORT.replace("double_kernel", "twice")
+    text = f"from mine import double_kernel as twice\n\n\ndef e(y, s):\n    t = {call}\n    return t\n"
+    (tmp_path / "other.py").write_text(text, encoding="utf-8")
+    project, site = find_site(tmp_path, F)
+    declare(project, [site], Circumstances(is_old=True))
+    assert b"input_output_aliases" in project.files[tmp_path / "other.py"].render()
+
+
 def test_a_parameter_of_the_same_name_is_another_function(tmp_path: Path) -> None:
     assert "return f(p)" not in change(tmp_path, f"{F}{G}def e(f, p):\n    return f(p)\n", 1)
     local = "def e(p):\n    def f(q):\n        return q\n    return [f]\n"

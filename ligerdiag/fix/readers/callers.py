@@ -104,7 +104,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
-    """Returns what may call a function, and is none of its callers as far as the source shows: each with its place."""
+    """Returns the places that may call a function in a way that the source does not show."""
     owner = find_owner(home, function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:

@@ -28,8 +28,8 @@ def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | No
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project that has another method in the place of this one, above or below its class; None if
-    there is none: then an object of such a class has this method.
+    """Returns a class of the project, above or below that of the method, that has another method of this name; None if
+    there is none.
     """
     owner = find_owner(home, function)
     if owner is None:
