@@ -4,7 +4,7 @@ import libcst as cst
 
 from ligerdiag.fix.call_arguments import insert
 from ligerdiag.fix.call_site import CallSite, Project, list_call_names, list_parameters
-from ligerdiag.fix.readers.function_uses import list_imported_uses
+from ligerdiag.fix.readers.function_uses import list_imported_uses, list_texts_that_name
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
@@ -43,6 +43,7 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
         if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
             raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
         found.append((file, call))
+    project.unseen |= dict.fromkeys(list_texts_that_name(project, site.kernel, home))
     return found
 
 

@@ -42,9 +42,9 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         if best.changes_callers:
             yield "  not proved for other callers: a function returns more, so those that are found are changed; read them"
-            if best.unseen:
-                yield f"  not changed, and may be callers as well: {_list_first(best.unseen)}"
             yield "  not read: files that do not end in `.py`, such as notebooks and scripts, and other projects"
+        if best.unseen:
+            yield f"  not changed, and may be callers as well: {_list_first(best.unseen)}"
         if best.advice:
             yield f"  besides: {best.advice}"
         yield ""
