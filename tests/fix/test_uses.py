@@ -117,6 +117,13 @@ def test_an_object_that_is_called_and_used_as_a_value_refuses_the_cure(use: str,
         change(tmp_path, f"{NORM}{READS_NORM}{use}\n", 1)
 
 
+def test_an_object_calls_itself(tmp_path: Path) -> None:
+    run = "class Wide(Norm):\n    def run(self, h, s):\n        return self(h, s) * 2\n"
+    assert change(tmp_path, f"{NORM}{READS_NORM}{run}", 1)[-1] == "return self(h, s)[0] * 2"
+    with pytest.raises(CannotFixError, match="it is passed on"):
+        change(tmp_path, f"{NORM}{READS_NORM}{run.replace('self(h, s)', 'jax.vmap(self)(h, s)')}", 1)
+
+
 def test_an_object_of_another_module_is_called(tmp_path: Path) -> None:
     use = "def e(h, s):\n    t = fused(h, s)\n    return t + h\n"
     (tmp_path / "other.py").write_text(f"from mine import norm as fused\n\n\n{use}", encoding="utf-8")

@@ -140,6 +140,14 @@ def _is_object(file: SourceFile, node: cst.Attribute, classes: set[str], objects
     return inner is not None and inner.name.value in classes and (receiver in ("self", "cls") or _is_super(node.value))
 
 
+def _is_self(file: SourceFile, node: cst.Name | cst.Attribute, classes: set[str]) -> bool:
+    """Returns whether an expression is `self` in one of the classes."""
+    if not isinstance(node, cst.Name) or node.value != "self":
+        return False
+    inner = next((one for one in file.list_parents(node) if isinstance(one, cst.ClassDef)), None)
+    return inner is not None and inner.name.value in classes
+
+
 def _is_super(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Call) and get_name(value.func) == "super"
 
@@ -152,7 +160,7 @@ def _list_values(file: SourceFile, classes: set[str], objects: set[str]) -> Iter
                 parent = next(file.list_parents(one))
                 if not _is_made(one, classes) or isinstance(parent, cst.Assign | cst.AnnAssign | cst.Expr):
                     continue
-            elif file.module.code_for_node(one) not in objects:
+            elif file.module.code_for_node(one) not in objects and not _is_self(file, one, classes):
                 continue
             if _is_value(file, one):
                 yield one
