@@ -82,6 +82,17 @@ def test_since_0_4_the_kernel_stays(tmp_path: Path) -> None:
     assert "+    t, y = jt.triton_call(" in changes
 
 
+def test_a_call_with_other_aliases_gets_one_more(tmp_path: Path) -> None:
+    call = SHORT.replace("N=8", "input_output_aliases={2: 0}, N=8")
+    assert "input_output_aliases={2: 0, 0: 1}, N=8" in list_changes(
+        tmp_path, declare, f"def f(y, s):\n    t = {call}\n    return t, y\n", NEW
+    )[2].replace(" " * 8, "")
+    for aliases in ("{0: 0}", "ALIASES", "{i: 0 for i in s}"):
+        program = f"def f(y, s):\n    t = {call.replace('{2: 0}', aliases)}\n    return t, y\n"
+        with pytest.raises(CannotFixError, match="declares other aliases already"):
+            list_changes(tmp_path, declare, program, NEW)
+
+
 def test_new_lines_of_a_file_indented_by_tabs_have_tabs_alone(tmp_path: Path) -> None:
     program = f"def f(y, s):\n\tif s:\n\t\ttotal_of_all = {SHORT}\n\treturn total_of_all, y\n"
     path = tmp_path / "mine.py"
