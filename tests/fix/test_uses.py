@@ -149,6 +149,13 @@ def test_a_method_of_a_derived_class_is_called(tmp_path: Path) -> None:
     assert change(tmp_path, f"{METHOD}{READER}", 1)[-2:] == ["r, _ = super().run(y, s)", "return Child().run(p, s)[0]"]
 
 
+def test_a_use_as_a_value_of_a_function_that_stays_is_listed(tmp_path: Path) -> None:
+    """`f` need not return more, but who gets it from the table may read the old contents."""
+    table = 'table = {"f": f}\n\n\ndef e(p, s):\n    return table["f"](p, s) + p\n'
+    rest = 'CASE = Case(name="f", function=f)\n\n\ndef d(p, s):\n    return jax.lax.scan(f, p, s)\n'
+    assert list_unseen(tmp_path, f"{F}{table}{rest}") == ["`f` (mine.py:15)"]
+
+
 def test_what_may_be_a_caller_is_listed(tmp_path: Path) -> None:
     use = "def e(obj, p, s):\n    return obj.run(p, s)\n\n\ndef d(obj, p):\n    return getattr(obj, 'run')(p)\n"
     more = "class Other:\n    def run(self, p): return self.run(p)\n\n\nother = Other()\nother.run(1)\n"

@@ -8,6 +8,7 @@ from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.readers.array_names import plan_new_contents
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller, list_function_callers, list_texts_that_name
 from ligerdiag.fix.readers.method_uses import find_owner, list_method_callers, list_unknown_receivers
+from ligerdiag.fix.readers.name_scopes import is_own_argument
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
@@ -63,6 +64,9 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
     name = name_function(handed.file, handed.function)
     for caller in list_callers(project, handed.file, handed.function):
         if caller.call is None:
+            if not is_own_argument(caller.file, caller.node):
+                text = caller.file.module.code_for_node(caller.node)
+                project.unseen[f"`{text}`{caller.file.render_place(caller.node)}"] = None
             continue
         parameters: list[str] = []
         containers: list[str] = []

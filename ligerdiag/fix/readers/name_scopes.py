@@ -329,10 +329,15 @@ def _is_body(file: SourceFile, function: Scope) -> bool:
     if not isinstance(function, cst.FunctionDef) or function.decorators:
         return False
     uses = find_variable(file, function.name, function.name.value).reads
-    return bool(uses) and all(_is_loop_argument(file, one) for one in uses)
+    return bool(uses) and all(_is_argument_of(file, one, _LOOP_CALLS) for one in uses)
 
 
-def _is_loop_argument(file: SourceFile, node: cst.CSTNode) -> bool:
+def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
+    """Returns whether a function is an argument of a JAX loop or of a `Case`, which call it with arrays of their own."""
+    return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
+
+
+def _is_argument_of(file: SourceFile, node: cst.CSTNode, names: frozenset[str]) -> bool:
     argument = next(file.list_parents(node))
     call = next(file.list_parents(argument)) if isinstance(argument, cst.Arg) else None
-    return isinstance(call, cst.Call) and get_name(call.func) in _LOOP_CALLS
+    return isinstance(call, cst.Call) and get_name(call.func) in names
