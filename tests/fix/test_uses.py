@@ -117,6 +117,11 @@ def test_an_object_that_is_called_and_used_as_a_value_refuses_the_cure(use: str,
         change(tmp_path, f"{NORM}{READS_NORM}{use}\n", 1)
 
 
+def test_a_variable_of_another_function_is_no_object(tmp_path: Path) -> None:
+    other = "def e(p):\n    norm = p + 1\n    return [norm]\n\n\ndef d(norm):\n    return [norm]\n"
+    assert change(tmp_path, f"{NORM}{READS_NORM}{other}", 1)[-1] == "t, h = norm(h, s)"
+
+
 def test_an_object_calls_itself(tmp_path: Path) -> None:
     run = "class Wide(Norm):\n    def run(self, h, s):\n        return self(h, s) * 2\n"
     assert change(tmp_path, f"{NORM}{READS_NORM}{run}", 1)[-1] == "return self(h, s)[0] * 2"

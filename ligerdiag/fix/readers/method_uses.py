@@ -12,6 +12,7 @@ import libcst as cst
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import find_definition
 from ligerdiag.fix.readers.function_uses import Caller, describe_use, list_imported_uses
+from ligerdiag.fix.readers.name_scopes import find_variable
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _CALL = "__call__"
@@ -160,10 +161,40 @@ def _list_values(file: SourceFile, classes: set[str], objects: set[str]) -> Iter
                 parent = next(file.list_parents(one))
                 if not _is_made(one, classes) or isinstance(parent, cst.Assign | cst.AnnAssign | cst.Expr):
                     continue
-            elif file.module.code_for_node(one) not in objects and not _is_self(file, one, classes):
+            elif not _is_self(file, one, classes) and not (
+                file.module.code_for_node(one) in objects and _may_be_object(file, one, classes)
+            ):
                 continue
             if _is_value(file, one):
                 yield one
+
+
+def _may_be_object(file: SourceFile, name: cst.Name | cst.Attribute, classes: set[str]) -> bool:
+    """Returns whether a variable gets an object of one of the classes in its own scope, or comes from another module; of an
+    attribute, that is unknown.
+    """
+    if isinstance(name, cst.Attribute):
+        return True
+    bindings = find_variable(file, name, name.value).bindings
+    return not bindings or any(_gets_object(file, one, classes) for one in bindings)
+
+
+def _gets_object(file: SourceFile, binding: cst.Name, classes: set[str]) -> bool:
+    for parent in file.list_parents(binding):
+        match parent:
+            case cst.ImportAlias():
+                return True
+            case cst.Assign(value=value):
+                return _is_made(value, classes)
+            case cst.AnnAssign(annotation=annotation, value=value):
+                return _is_class(annotation.annotation, classes) or (value is not None and _is_made(value, classes))
+            case cst.Param(annotation=annotation):
+                return annotation is not None and _is_class(annotation.annotation, classes)
+            case cst.BaseStatement():
+                return False
+            case _:
+                pass
+    return False
 
 
 def _is_value(file: SourceFile, node: cst.CSTNode) -> bool:
