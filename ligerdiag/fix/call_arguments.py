@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
+from ligerdiag.fix.source_file import SourceFile
+
 
 def parse_argument(text: str) -> cst.Arg:
     """Returns the argument of a call from its source, such as `written=0`."""
@@ -66,21 +68,22 @@ def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.
     return replace_argument(call, find_keyword_place(call.args, names), change)
 
 
-def wrap(call: cst.Call, column: int, width: int) -> cst.Call:
-    """Returns the call with its arguments on lines of their own, if it is on one line and would end behind `width`.
+def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
+    """Returns the call with its arguments on lines of their own, if it is on one line and would be wider than the
+    lines of the file.
 
     column: number of characters before the call in its line, the indentation included.
     """
     text = cst.Module(body=()).code_for_node(call)
     if isinstance(call.func, cst.Call):
-        return call.with_changes(func=wrap(call.func, column, width))
-    if "\n" in text or column + len(text) <= width or not call.args:
+        return call.with_changes(func=wrap(call.func, column, file))
+    if "\n" in text or column + len(text) <= file.width or not call.args:
         return call
-    step = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+    step = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(file.indentation))
     end = cst.ParenthesizedWhitespace(indent=True)
     *first, last = call.args
     joined = sum(len(cst.Module(body=()).code_for_node(one)) for one in call.args) + 8
-    if joined <= width:
+    if joined <= file.width:
         return call.with_changes(
             whitespace_before_args=step,
             args=[*first, last.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=end)],

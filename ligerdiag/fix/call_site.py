@@ -36,6 +36,10 @@ class Project:
     """The texts of the files as they were first read, which all cures of a search change."""
     texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
     """The real path and the text of each file below the root; empty until somebody asks for the users of a function."""
+    unread: list[str] = field(default_factory=list[str])
+    """Files in which nobody looked for users, with the reason."""
+    unseen: dict[str, None] = field(default_factory=dict[str, None])
+    """The places that may call a function that returns more, and are not changed."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
@@ -94,7 +98,7 @@ class Project:
         modules, found = {module}, set[Path]()
         for _ in range(_MOST_PACKAGES):
             before = len(modules)
-            for path, text in self._read_texts():
+            for path, text in self.read_texts():
                 if path == home.path or not re.search(rf"\b{re.escape(name)}\b|\bimport\s*\(?\s*\*", text):
                     continue
                 if not any(re.search(rf"\b{re.escape(one)}\b", text) for one in modules):
@@ -108,13 +112,16 @@ class Project:
         self._modules[name, home.path] = frozenset(modules)
         return iter(sorted(found))
 
-    def _read_texts(self) -> list[tuple[Path, str]]:
+    def read_texts(self) -> list[tuple[Path, str]]:
+        """Returns the real path and the text of each Python file below the root; adds those without a text to `unread`."""
         if not self.texts:
             for path in self.list_files():
                 try:
                     self.texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
                 except (OSError, UnicodeDecodeError):
-                    continue
+                    self.unread.append(f"{compute_near(str(path))}, which is not read as UTF-8")
+            if len(self.texts) + len(self.unread) >= _MOST_FILES:
+                self.unread.append(f"the files behind the first {_MOST_FILES}")
         return self.texts
 
 

@@ -6,6 +6,7 @@ The cures of `VARIED` change an argument elsewhere, which has several values or 
 leaves the fewest rules to complain counts, of these the cheapest in memory, then the smallest diff, then the first.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
@@ -239,10 +240,10 @@ def fix_case(
     search = _Search(case, reports, options, run, on_progress)
     attempts = tuple(search.try_cures(hazards))
     offered = [one for one in attempts if one.is_offered and (options.is_unsafe or not one.needs_unsafe)]
-    return replace(answer, attempts=attempts, best=min(offered, key=_rank, default=None))
+    return replace(answer, attempts=attempts, best=min(offered, key=rank_attempt, default=None))
 
 
-def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
+def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
     """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
     place to save memory, and the arrays of a case are often smaller than those of the program.
     """
@@ -252,7 +253,7 @@ def _rank(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
         not any(attempt.verdicts.values()),
         not attempt.is_safe,
         len(attempt.left),
-        max((max(cost, 0) for cost in costs), default=0),
+        max(costs, default=sys.maxsize),
         attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
@@ -274,6 +275,7 @@ class _Search:
         self._case, self._options = case, options
         self._originals: dict[Path, bytes] = {}
         self._texts: list[tuple[Path, str]] = []
+        self._unread: list[str] = []
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
         again = replace(options.check, baseline=None, known=None, view=False, record=False)
         self._trials = Trials(case, reports, again, on_progress)
@@ -323,17 +325,23 @@ class _Search:
             ]
             if best is not None:
                 found.append(best)
-            best = min(found, key=_rank, default=None)
+            best = min(found, key=rank_attempt, default=None)
             if best is not None and _is_proved(best) and not best.left:
                 break
         return best
 
     def _make_project(self) -> Project:
         root = Path(self._case.source.root)
-        return Project(root=root, roots=self._roots, originals=self._originals, texts=self._texts)
+        return Project(root=root, roots=self._roots, originals=self._originals, texts=self._texts, unread=self._unread)
 
     def _make_attempt(
-        self, cure: Cure | VariedCure, texts: Texts, judgement: CureTrial, *, changes_callers: bool = False
+        self,
+        cure: Cure | VariedCure,
+        texts: Texts,
+        judgement: CureTrial,
+        *,
+        changes_callers: bool = False,
+        unseen: tuple[str, ...] = (),
     ) -> Attempt:
         originals = {path: self._originals[path] for path in texts}
         diff = render_diff(texts, originals)
@@ -351,6 +359,7 @@ class _Search:
             is_compared=judgement.is_compared,
             left=judgement.left,
             changes_callers=changes_callers,
+            unseen=unseen,
         )
 
     def _try_together(self, cures: Sequence[Cure], hazards: Sequence[Finding]) -> dict[str, Attempt]:
@@ -360,13 +369,13 @@ class _Search:
         unreached: set[str] = set()
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
-            made: list[tuple[Cure, dict[Path, bytes]]] = []
+            made: list[tuple[Cure, dict[Path, bytes], tuple[str, ...]]] = []
             is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
-                    texts = self._apply(cure, places, hazards, depth)
+                    texts, unseen = self._apply(cure, places, hazards, depth)
                     if cure.name not in attempts or attempts[cure.name].files != texts:
-                        made.append((cure, texts))
+                        made.append((cure, texts, unseen))
                 except CannotFixError as error:
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
@@ -377,10 +386,10 @@ class _Search:
                         unreached.add(cure.name)
                         is_unreached = True
             judgements = self._trials.judge(
-                [texts for _, texts in made], defining=[texts for cure, texts in made if cure is ZERO]
+                [texts for _, texts, _ in made], defining=[texts for cure, texts, _ in made if cure is ZERO]
             )
-            for (cure, texts), judgement in zip(made, judgements, strict=True):
-                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0)
+            for (cure, texts, unseen), judgement in zip(made, judgements, strict=True):
+                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0, unseen=unseen)
                 attempts[cure.name] = replace(made_one, advice=cure.advice)
             if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
@@ -396,8 +405,10 @@ class _Search:
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
-    ) -> dict[Path, bytes]:
-        """Returns the new text of each file that the cure changes. Raises CannotFixError."""
+    ) -> tuple[dict[Path, bytes], tuple[str, ...]]:
+        """Returns the new text of each file that the cure changes, and the places that may call functions that
+        return more, and are not changed. Raises CannotFixError.
+        """
         project = self._make_project()
         if cure is ZERO:
             zeroed = [one for one in hazards if read_zeroed(one.help) and one.source is not None]
@@ -416,7 +427,7 @@ class _Search:
         if not texts:
             raise CannotFixError("there is nothing to change")
         _require_python(texts)
-        return texts
+        return texts, tuple(project.unseen)
 
 
 def _require_python(texts: Texts) -> None:

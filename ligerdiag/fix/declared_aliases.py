@@ -7,8 +7,10 @@
 | out-of-place | an output with bytes of its own | a pointer for each, through which it stores |
 """
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import libcst as cst
 
@@ -20,6 +22,7 @@ from ligerdiag.fix.call_arguments import (
     make_tuple,
     parse_argument,
     replace_argument,
+    replace_keyword,
 )
 from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, TRITON_CALL, CallSite, Project, Written
 from ligerdiag.fix.kernel_parameters import (
@@ -165,8 +168,6 @@ def _name_operand(site: CallSite, written: Written) -> str:
 
 
 def _declare_call(project: Project, site: CallSite, given: Circumstances) -> None:
-    if site.find_keyword(ALIASES) is not None:
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
     outputs, values = _find_outputs(site), [_name_operand(site, one) for one in site.written]
     first = {Returned.NOTHING: 0, Returned.ONE: 1, Returned.SEQUENCE: max(site.outputs, 1)}[outputs]
     numbers: list[int] = []
@@ -175,8 +176,27 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> Non
         if number is None:
             raise CannotFixError(f"the operand is passed by its name{site.file.render_place(site.call)}")
         numbers.append(number)
-    aliases = ", ".join(f"{number}: {first + place}" for place, number in enumerate(numbers))
+    present = _read_aliases(site)
+    if set(present) & set(numbers):
+        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+    every = {**present, **{number: first + place for place, number in enumerate(numbers)}}
+    aliases = ", ".join(f"{operand}: {output}" for operand, output in every.items())
     _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
+
+
+def _read_aliases(site: CallSite) -> dict[int, int]:
+    """Returns the output that the call aliases to each operand. Raises CannotFixError if they are not written out."""
+    keyword = site.find_keyword(ALIASES)
+    if keyword is None:
+        return {}
+    try:
+        found: object = ast.literal_eval(site.file.module.code_for_node(keyword.value).strip())
+    except (ValueError, SyntaxError):
+        found = None
+    pairs = cast("dict[object, object]", found) if isinstance(found, dict) else {None: None}
+    if not all(type(one) is int and one >= 0 for pair in pairs.items() for one in pair):
+        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+    return cast("dict[int, int]", pairs)
 
 
 def _add_outputs(
@@ -207,6 +227,11 @@ def _add_outputs(
     def change_options(options: cst.Call) -> cst.Call:
         options = replace_argument(options, site.find_outputs_argument(options), extend)
         for keyword in keywords:
+            new = parse_argument(keyword)
+            name = "" if new.keyword is None else new.keyword.value
+            if find_keyword_place(options.args, (name,)) is not None:
+                options = replace_keyword(options, (name,), lambda old, new=new: old.with_changes(value=new.value))
+                continue
             options = add_keyword(options, keyword, after=OUTPUT_KEYWORDS)
         return options
 

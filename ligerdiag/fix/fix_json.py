@@ -43,6 +43,7 @@ def _attempt(attempt: Attempt) -> JsonObject:
         "left": list(attempt.left),
         "compared": attempt.is_compared,
         "changes_callers": attempt.changes_callers,
+        "unseen": list(attempt.unseen),
         "changed_lines": attempt.changed_lines,
         "files": [str(path) for path in sorted(attempt.files)],
         "diff": attempt.diff,

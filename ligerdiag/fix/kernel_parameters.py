@@ -4,6 +4,7 @@ import libcst as cst
 
 from ligerdiag.fix.call_arguments import insert
 from ligerdiag.fix.call_site import CallSite, Project, list_call_names, list_parameters
+from ligerdiag.fix.readers.function_uses import list_imported_uses, list_texts_that_name
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
@@ -23,21 +24,26 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
     CannotFixError if another kernel calls it, or if it is called in a form that is not understood.
     """
     found: list[tuple[SourceFile, cst.Call]] = []
-    for file in project.find_users(site.kernel, site.kernel_file):
-        for reference in file.find(cst.Name):
-            if reference.value != site.kernel or reference is require_kernel(site).name:
-                continue
-            parents = list(file.list_parents(reference))
-            if any(isinstance(one, cst.ImportFrom) for one in parents):
-                continue
-            if isinstance(parents[0], cst.Arg) and parents[0].keyword is reference:
-                continue
-            call = next((one for one in parents if isinstance(one, cst.Call)), None)
-            if call is site.options:
-                continue
-            if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
-                raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
-            found.append((file, call))
+    home = site.kernel_file
+    users = project.find_users(site.kernel, home)
+    references = {one: file for file in users for one in file.find(cst.Name) if one.value == site.kernel}
+    imported = list_imported_uses(project, home, site.kernel, set())  # by another name, too
+    references |= {one: file for file, one in imported if isinstance(one, cst.Name)}
+    for reference, file in references.items():
+        if reference is require_kernel(site).name:
+            continue
+        parents = list(file.list_parents(reference))
+        if any(isinstance(one, cst.ImportFrom) for one in parents):
+            continue
+        if isinstance(parents[0], cst.Arg) and parents[0].keyword is reference:
+            continue
+        call = next((one for one in parents if isinstance(one, cst.Call)), None)
+        if call is site.options:
+            continue
+        if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
+            raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
+        found.append((file, call))
+    project.unseen |= dict.fromkeys(list_texts_that_name(project, site.kernel, home))
     return found
 
 

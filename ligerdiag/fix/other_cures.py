@@ -116,7 +116,7 @@ def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[
         def add(node: cst.CSTNode, text: str = text, site: CallSite = site) -> cst.Call:
             assert isinstance(node, cst.Call)
             changed = add_keyword(node, f"zeroed_outputs={text}", after=OUTPUT_KEYWORDS)
-            return wrap(changed, site.file.get_column(site.call), site.file.width)
+            return wrap(changed, site.file.get_column(site.call), site.file)
 
         site.file.change(site.call, add)
 

@@ -64,8 +64,9 @@ class Attempt:
     left: tuple[str, ...] = ()
     """Ids of the rules with findings that the case keeps."""
     changes_callers: bool = False
-    """Whether functions return more than before, so that all their callers in the project are changed."""
-
+    """Whether functions return more than before, so that the callers that are found in the project are changed."""
+    unseen: tuple[str, ...] = ()
+    """The places that may call such a function as well, and are not changed."""
     advice: str = ""
     """A step besides the diff, such as a line for the shell; empty if there is none."""
 

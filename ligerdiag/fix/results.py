@@ -9,15 +9,17 @@ from ligerdiag.fix.call_arguments import append_element, make_tuple, shift, wrap
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.readers.array_names import NOWHERE, NewContents, plan_new_contents
 from ligerdiag.fix.readers.callers import (
-    Caller,
     Handed,
     UnreachedCallerError,
     changes_results,
     find_argument,
     find_reader,
     list_callers,
+    list_unseen,
     name_function,
 )
+from ligerdiag.fix.readers.function_uses import Caller
+from ligerdiag.fix.readers.method_uses import find_override
 from ligerdiag.fix.source_file import CannotFixError, SourceFile
 
 type MakeCall = Callable[[cst.Call], cst.BaseExpression]
@@ -112,7 +114,7 @@ def _wrap(file: SourceFile, statement: cst.CSTNode, assign: cst.Assign | cst.Exp
     if isinstance(statement, cst.SimpleStatementLine) and isinstance(own := statement.body[0], cst.Assign | cst.Expr):
         old = file.get_column(own.value)
         call = shift(call, indentation, old, indentation + before - old)
-    return assign.with_changes(value=wrap(call, indentation + before, file.width))
+    return assign.with_changes(value=wrap(call, indentation + before, file))
 
 
 def _surround(
@@ -200,7 +202,14 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     """Makes a function return the new contents of its parameters, and its callers use them."""
     file, function = handed.file, handed.function
     name = name_function(file, function)
+    other = find_override(project, file, function)
+    if other is not None:
+        text = (
+            f"`{name}` would have to return more, and an object may have the `{function.name.value}` of another class"
+        )
+        raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
     returned = _change_returns(file, function, handed.parameters)
+    project.unseen |= dict.fromkeys(list_unseen(project, file, function))
     plans: dict[tuple[SourceFile, cst.FunctionDef], tuple[Caller, list[NewContents]]] = {}
     for caller in list_callers(project, file, function):
         if caller.call is None:
@@ -220,6 +229,8 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
     name, place = name_function(file, function), file.render_place(function)
     if any(changes_results(one) for one in function.decorators):
         raise CannotFixError(f"`{name}` would have to return more, and a decorator gives its results a meaning{place}")
+    if function.asynchronous is not None:
+        raise CannotFixError(f"`{name}` would have to return more, and it is a coroutine{place}")
     if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
         raise CannotFixError(f"`{name}` would have to return more, and it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]

@@ -108,6 +108,11 @@ class SourceFile:
         """The greatest length of a line that the file's author accepts: 88, or that of the longest line."""
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
+    @property
+    def indentation(self) -> str:
+        """The text by which the file's author indents a block: four spaces, or a tab."""
+        return self.module.default_indent
+
     def render_place(self, node: cst.CSTNode) -> str:
         """Returns ` (FILE:LINE)`, in which a file below the current directory is relative to it."""
         return f" ({compute_near(str(self.path))}:{self.get_lines(node)[0]})"

@@ -151,7 +151,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 changed = replace_keyword(
                     node, (ALIASES,), lambda arg: arg.with_changes(value=_drop_alias(file, arg.value, operand))
                 )
-                return wrap(changed, column, file.width)
+                return wrap(changed, column, file)
 
             return [[file.render_with([(declared[0], drop)])]]
     raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")

@@ -7,6 +7,9 @@ from ligerdiag.model.findings import Verdict
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
 
+_MOST_UNSEEN = 8
+"""Number of possible callers that an answer names."""
+
 
 def render_fix(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> str:
     """Returns the answer for one case as lines for a terminal, the diff included.
@@ -38,7 +41,10 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.left:
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         if best.changes_callers:
-            yield "  not proved for other callers: a function returns more, so all its callers are changed; read them"
+            yield "  not proved for other callers: a function returns more, so those that are found are changed; read them"
+            yield "  not read: files that do not end in `.py`, such as notebooks and scripts, and other projects"
+        if best.unseen:
+            yield f"  not changed, and may be callers as well: {_list_first(best.unseen)}"
         if best.advice:
             yield f"  besides: {best.advice}"
         yield ""
@@ -53,6 +59,12 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         yield "also tried:" if best is not None else "tried:"
         for one in others:
             yield f"  {one.cure}: {describe_attempt(one)}"
+
+
+def _list_first(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_UNSEEN
+    listed = [compute_printable(one) for one in texts[:_MOST_UNSEEN]]
+    return join_words([*listed, f"{more} more, which `--format json` lists"] if more > 0 else listed)
 
 
 def describe_proof(attempt: Attempt) -> str:

@@ -115,6 +115,45 @@ def test_an_argument_that_got_a_new_value_is_another_array(tmp_path: Path) -> No
         change(tmp_path, same, 2)
 
 
+SCAN = "def e(p, s):\n    return jax.lax.scan(g, (p, s), s)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "added"),
+    [
+        (["h, n = carry", "h = h + y", "n = n + f(h, y)", "return (h, n), y"], "result, h = f(h, y)"),
+        (["h, n = carry", "n = f(h, n)", "return (h, n), h.sum()"], "n, h = f(h, n)"),
+        (["(h, k), n = carry", "k = k + f(h, n)", "return ((h, k), n), y"], "result, h = f(h, n)"),
+        (["state, n = carry", "h, k = state", "t = f(h, n)", "return ((h, k), n), t"], "t, h = f(h, n)"),
+        (["h, n = carry", "view = h", "t = f(h, n)", "return (h, n), view"], "view = h"),
+    ],
+)
+def test_the_parts_of_a_carry_are_different_arrays(body: list[str], added: str, tmp_path: Path) -> None:
+    program = f"{F}def g(carry, y):\n{indent(*body)}\n\n{SCAN}"
+    assert added in change(tmp_path, program, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "line", "is_scanned"),
+    [
+        (["h, n = carry", "t = f(h, n)", "return carry, t"], "carry", 1, True),
+        (["h, n = carry", "k, n = carry", "t = f(h, n)", "return (k, n), t"], "k", 2, True),
+        (["h, n = carry", "t = f(h, y)", "return n, t"], "n", 1, False),  # a caller may pass one array twice
+        (["h, n = carry", "pair = (h, n)", "t = f(h, y)", "return pair, t"], "pair", 2, True),
+        (["k = carry", "h = k", "t = y and (h := y)", "t = f(h, y)", "return k, t"], "k", 2, True),
+        (["saved, h = y, carry", "h = jnp.asarray(h)", "t = f(h, y)", "return carry, t"], "carry", 1, True),
+    ],
+)
+def test_another_name_of_a_part_of_a_carry_refuses_the_cure(
+    body: list[str], text: str, line: int, is_scanned: bool, tmp_path: Path
+) -> None:
+    program = f"{F}def g(carry, y):\n{indent(*body)}\n\n{SCAN if is_scanned else ''}"
+    with pytest.raises(
+        CannotFixError, match=rf"`{text}` would keep the old contents .* \(mine.py:{FIRST + 1 + line}\)"
+    ):
+        change(tmp_path, program, 1)
+
+
 def test_only_callers_that_read_the_array_are_handed_it(tmp_path: Path) -> None:
     program = (
         f"{F}def g(h, s):\n    return f(h, s)\n\n\ndef e(p, s):\n    return g(p, s) + p\n\n\n"

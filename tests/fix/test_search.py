@@ -7,8 +7,8 @@ import pytest
 
 from ligerdiag.api import CheckOptions, check
 from ligerdiag.errors import InputError
-from ligerdiag.fix.cure_search import CURE_NAMES, FixOptions, find_fixes
-from ligerdiag.fix.records import CaseFix, Proof
+from ligerdiag.fix.cure_search import CURE_NAMES, FixOptions, find_fixes, rank_attempt
+from ligerdiag.fix.records import Attempt, CaseFix, Cost, Proof
 from ligerdiag.model.findings import Verdict
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -89,6 +89,23 @@ def test_an_unknown_cure_is_refused_before_anything_compiles(tmp_path: Path) -> 
     with pytest.raises(InputError, match="expected a cure"):
         fix(tmp_path / "none.py", tmp_path, "barier")
     assert "barrier" in CURE_NAMES
+
+
+def test_a_cure_that_saves_memory_comes_before_a_smaller_diff() -> None:
+    def make(cure: str, reserved: int, changed_lines: int) -> Attempt:
+        cost = Cost(reserved=reserved, peak=0, copied=0, milliseconds=0.0)
+        verdicts = {"h100": {"x": Verdict.FRESH}}
+        return Attempt(
+            cure=cure,
+            is_safe=True,
+            proof=Proof.PROVED,
+            costs={"h100": cost},
+            verdicts=verdicts,
+            changed_lines=changed_lines,
+        )
+
+    saves, equal = make("declare", -1264, 16), make("out-of-place", 0, 15)
+    assert min(equal, saves, key=rank_attempt) is saves
 
 
 def test_a_pallas_kernel_gets_a_reference_for_the_aliased_output(shared_cache: Path) -> None:

@@ -30,11 +30,17 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find_site(
-    folder: Path, program: str, *, written: tuple[int, ...] = (0,), outputs: int = 1, line: int = 0
+    folder: Path,
+    program: str,
+    *,
+    written: tuple[int, ...] = (0,),
+    outputs: int = 1,
+    line: int = 0,
+    kernel: str = KERNEL,
 ) -> tuple[Project, CallSite]:
     """Returns the only kernel call of a program, which follows the kernel in a file."""
     path = folder / "mine.py"
-    path.write_text(f"import jax\n\n\n{KERNEL}{program}", encoding="utf-8")
+    path.write_text(f"import jax\n\n\n{kernel}{program}", encoding="utf-8")
     lines = path.read_text(encoding="utf-8").splitlines()
     line = line or next(number for number, text in enumerate(lines, 1) if "triton_call(" in text or "lambda" in text)
     place = CallPlace(
@@ -74,6 +80,27 @@ def test_since_0_4_the_kernel_stays(tmp_path: Path) -> None:
     changes = list_changes(tmp_path, declare, program, NEW)
     assert not any("def double_kernel" in line for line in changes)
     assert "+    t, y = jt.triton_call(" in changes
+
+
+def test_a_call_with_other_aliases_gets_one_more(tmp_path: Path) -> None:
+    call = SHORT.replace("N=8", "input_output_aliases={2: 0}, N=8")
+    assert "input_output_aliases={2: 0, 0: 1}, N=8" in list_changes(
+        tmp_path, declare, f"def f(y, s):\n    t = {call}\n    return t, y\n", NEW
+    )[2].replace(" " * 8, "")
+    for aliases in ("{0: 0}", "ALIASES", "{i: 0 for i in s}"):
+        program = f"def f(y, s):\n    t = {call.replace('{2: 0}', aliases)}\n    return t, y\n"
+        with pytest.raises(CannotFixError, match="declares other aliases already"):
+            list_changes(tmp_path, declare, program, NEW)
+
+
+def test_new_lines_of_a_file_indented_by_tabs_have_tabs_alone(tmp_path: Path) -> None:
+    program = f"def f(y, s):\n\tif s:\n\t\ttotal_of_all = {SHORT}\n\treturn total_of_all, y\n"
+    path = tmp_path / "mine.py"
+    project, site = find_site(tmp_path, program, kernel=KERNEL.replace("    ", "\t"))
+    declare(project, [site], NEW)
+    added = project.files[path].render().decode()
+    assert "\t\t\ty, kernel=double_kernel" in added
+    assert not any(" " in line[: len(line) - len(line.lstrip())] for line in added.splitlines())
 
 
 def test_arguments_on_lines_of_their_own_get_more_such_lines(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ligerdiag.fix.readers.name_scopes import (
     SourceVariable,
     dominates,
     find_later_read,
+    find_unpacking,
     find_variable,
     is_before,
     is_parameter,
@@ -232,23 +233,55 @@ def _list_holders(file: SourceFile, call: cst.Call, variable: SourceVariable) ->
     """Returns everything that may hold the array of a variable when the call runs."""
     found: list[_Holder] = []
     inside, seen = set(file.find(cst.Name, call)), {variable.name}
-    pending = [(variable, True)]
+    first = _find_last_binding(file, call, variable)
+    pending = [(variable, True, variable)]
     while pending:
-        one, is_array = pending.pop()
+        one, is_array, part = pending.pop()
+        start = first if one is variable else None
+        apart = None if one is variable else find_unpacking(file, one, part)
         nodes = [
             holder
             for read in one.reads
             if read not in inside and is_before(file, read, call)
+            if start is None or file.get_lines(read)[0] > file.get_lines(start)[1]
+            if apart is None or not any(parent is apart for parent in file.list_parents(read))
             for holder in _follow(file, read)
         ]
-        nodes += [holder for binding in one.bindings for holder in _list_origins(file, binding, call)]
+        nodes += [
+            holder
+            for binding in one.bindings
+            if start is None or file.get_lines(binding)[0] >= file.get_lines(start)[0]
+            for holder in _list_origins(file, binding, call)
+        ]
         for holder in nodes:
             found.append(holder if one is variable else _as_remote(holder, is_array=is_array and holder.is_array))
             if holder.name and holder.name not in seen and holder.name not in _OBJECTS:
                 seen.add(holder.name)
-                pending.append((find_variable(file, holder.node, holder.name), is_array and holder.is_array))
+                held = find_variable(file, holder.node, holder.name)
+                pending.append((held, is_array and holder.is_array, one))
     unique = {(one.text, one.name): one for one in reversed(found)}
-    return [one for one in reversed([*unique.values()]) if one.name != variable.name or not one.is_array]
+    return [
+        one
+        for one in reversed([*unique.values()])
+        if one.name != variable.name or not (one.is_array or one.text == one.name)  # the variable itself
+    ]
+
+
+def _find_last_binding(file: SourceFile, call: cst.Call, variable: SourceVariable) -> cst.CSTNode | None:
+    """Returns the last statement above a call that always runs before it and makes the variable another array; None if
+    there is none. What held the variable's array before that statement holds another one.
+    """
+    last: cst.CSTNode | None = None
+    for binding in list_assignments(file, variable):
+        statement = next((one for one in file.list_parents(binding) if isinstance(one, cst.SimpleStatementLine)), None)
+        is_guarded = isinstance(next(file.list_parents(binding)), cst.NamedExpr)
+        if statement is None or is_guarded or not dominates(file, statement, call):
+            continue
+        if any(one.name == variable.name for one in _list_origins(file, binding, call)):
+            continue  # as in `h = jnp.asarray(h)`, which may be the same array
+        if last is None or file.get_lines(statement)[0] > file.get_lines(last)[0]:
+            last = statement
+    return last
 
 
 def _as_remote(holder: _Holder, *, is_array: bool) -> _Holder:

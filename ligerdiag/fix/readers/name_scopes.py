@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 import libcst as cst
 
-from ligerdiag.fix.source_file import SourceFile
+from ligerdiag.fix.source_file import SourceFile, get_name
 
 type Scope = cst.FunctionDef | cst.Lambda | cst.ClassDef | cst.BaseComp | cst.Module
 
@@ -283,3 +283,61 @@ def dominates(file: SourceFile, earlier: cst.CSTNode, call: cst.CSTNode) -> bool
     function = next((one for one in around if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
     own = next((one for one in file.list_parents(earlier) if isinstance(one, cst.FunctionDef | cst.Lambda)), None)
     return own is function and file.get_lines(earlier)[0] < file.get_lines(_find_statement(file, call))[0]
+
+
+_LOOP_CALLS = frozenset({"scan", "while_loop", "fori_loop", "associative_scan"})
+"""Functions of JAX that call a function with arrays of its own: no two parts of its arguments are one array."""
+
+
+def find_unpacking(file: SourceFile, whole: SourceVariable, part: SourceVariable) -> cst.CSTNode | None:
+    """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`: the other
+    names that the statement assigns are other arrays. None if there is none, or if two parts may be one array.
+    """
+    if not _is_carried(file, whole):
+        return None
+    for binding in part.bindings:
+        for parent in file.list_parents(binding):
+            if isinstance(parent, cst.Assign):
+                if isinstance(parent.value, cst.Name) and parent.value in whole.reads and len(parent.targets) == 1:
+                    return parent
+                break
+    return None
+
+
+def _is_carried(file: SourceFile, variable: SourceVariable) -> bool:
+    """Returns whether a variable only ever is an argument that a JAX loop passes to its body, or a part of one."""
+    if is_parameter(file, variable):
+        return not list_assignments(file, variable) and _is_body(file, variable.scope)
+    if len(variable.bindings) != 1:
+        return False
+    for parent in file.list_parents(variable.bindings[0]):
+        if isinstance(parent, cst.Assign):
+            value = parent.value
+            return (
+                len(parent.targets) == 1
+                and isinstance(value, cst.Name)
+                and value.value != variable.name
+                and _is_carried(file, find_variable(file, value, value.value))
+            )
+        if not isinstance(parent, _STRUCTURES | cst.AssignTarget):
+            break
+    return False
+
+
+def _is_body(file: SourceFile, function: Scope) -> bool:
+    """Returns whether every use of a function is an argument of a JAX loop."""
+    if not isinstance(function, cst.FunctionDef) or function.decorators:
+        return False
+    uses = find_variable(file, function.name, function.name.value).reads
+    return bool(uses) and all(_is_argument_of(file, one, _LOOP_CALLS) for one in uses)
+
+
+def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
+    """Returns whether a function is an argument of a JAX loop or of a `Case`, which call it with arrays of their own."""
+    return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
+
+
+def _is_argument_of(file: SourceFile, node: cst.CSTNode, names: frozenset[str]) -> bool:
+    argument = next(file.list_parents(node))
+    call = next(file.list_parents(argument)) if isinstance(argument, cst.Arg) else None
+    return isinstance(call, cst.Call) and get_name(call.func) in names
