@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from ligerdiag.fix.records import CaseFix
 
 HELP = """How do I make a case right? Tries the known cures on a copy of the source, judges each changed
-program as `ligerdiag check` does, and prints the smallest diff that makes every output
-fresh, with its cost. Your files are not touched without --write.
+program as `ligerdiag check` does, and prints the diff that makes every output fresh and
+leaves the fewest findings, then takes the least memory, then is the smallest; with its
+cost. Your files are not touched without --write.
 
 A cure is proved if every output is fresh, the replay agrees, no new finding appears, and
 the changed program computes the same as the original one in program order.
 
 \b
-Cures, in the order in which people prefer them:
+Cures; of equal ones the first is printed:
   declare        an output of the call that aliases the operand
   call-in-place  the same by `ligerdiag.in_place.call_in_place`
   out-of-place   the kernel stores into an output with bytes of its own

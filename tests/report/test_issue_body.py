@@ -167,7 +167,7 @@ def test_numbers_come_from_where_the_text_says() -> None:
     said = section(render(case), "Expected and actual")
     assert "| `input` | `bfloat16[2,3]` | [1, 2] | 0.5 | NaN | 1.2e+04 | 1e-05 |" in said
     assert "`loss`" not in said
-    assert "Both were computed on the CPU, not on a GPU." in said
+    assert "Both were computed on the CPU, not on a GPU, for the arguments" in said
     assert "Run on 1 `NVIDIA H200`" in said
     versions = section(render(case, replace(FACTS, driver="580.159.04")), "Versions")
     assert "\nran on 1 NVIDIA H200, driver 580.159.04\n" in versions

@@ -243,10 +243,11 @@ def _render_stand_in(replay: Replay, finding: Finding) -> list[str]:
 
 
 _WHERE_FROM = (
-    "Both were computed on the CPU, not on a GPU. *Expected* is the program, one operation after the other, every write of "
-    "a kernel visible to what comes after it. *Actual* is XLA's optimized module, one instruction after the other in the "
-    "order of its schedule, on the bytes of its buffer assignment. The element is the one that differs most; the error is "
-    "that of the whole output, `||actual - expected|| / ||expected||`, and rounding explains up to the tolerance."
+    "Both were computed on the CPU, not on a GPU, for the arguments of ligerdiag's replay; others give other values. "
+    "*Expected* is the program, one operation after the other, every write of a kernel visible to what comes after it. "
+    "*Actual* is XLA's optimized module, one instruction after the other in the order of its schedule, on the bytes of its "
+    "buffer assignment. The element is the one that differs most; the error is that of the whole output, "
+    "`||actual - expected|| / ||expected||`, and rounding explains up to the tolerance."
 )
 
 
