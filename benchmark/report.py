@@ -96,6 +96,10 @@ class Report:
     """Why no program of ours can show the mistake; empty if one does."""
     missed: str = ""
     """Why ligerdiag misses it or leaves it unknown, in one sentence; empty if ligerdiag finds it."""
+    revised: str = ""
+    """The change of `finds` or of a program's meaning after ligerdiag had judged them once; empty if there was none."""
+    like: str = ""
+    """Name of another report whose program differs in little more than a formula; empty if there is none."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

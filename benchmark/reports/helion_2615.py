@@ -49,6 +49,7 @@ REPORT = Report(
     kind=Kind.LOST_UPDATE,
     reported="programs that add to one place by load and store lose updates",
     finds=Wrong(outputs=("sums",), at=("call",)),
+    revised="the call was added as a place",
 )
 BAD = Case(name="helion_2615", params=("bad",), function=add_by_store, args=(Arg(shape=(ROWS, COLUMNS)),))
 CURED = Case(name="helion_2615", params=("cured",), function=add_by_atomics, args=(Arg(shape=(ROWS, COLUMNS)),))

@@ -65,6 +65,7 @@ REPORT = Report(
     kind=Kind.REPEATED_UPDATE,
     reported="aliases are declared to XLA and withheld from the launcher, whose trials leave traces in the buffers",
     finds=Wrong(at=("call",)),
+    like="jax_35218",
 )
 ARGS = (Arg(shape=(1024,)), Arg(shape=(1024,)))
 BAD = Case(name="transformer_engine_2814", params=("bad",), function=apply_tuned, args=ARGS)

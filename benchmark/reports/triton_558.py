@@ -58,6 +58,7 @@ REPORT = Report(
     kind=Kind.LOST_UPDATE,
     reported="scattered additions with repeated indices are wrong",
     finds=Wrong(outputs=("out",), at=("call",)),
+    revised="the call was added as a place",
 )
 BAD = Case(name="triton_558", params=("bad",), function=add_by_store, args=ARGS)
 CURED = Case(name="triton_558", params=("cured",), function=add_by_atomics, args=ARGS, reference=reference)

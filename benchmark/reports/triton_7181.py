@@ -64,6 +64,7 @@ REPORT = Report(
     kind=Kind.REPEATED_UPDATE,
     reported="the buffer that should be reset before each run is not reset before the run after the trials",
     finds=Wrong(at=("call",)),
+    like="lion_pytorch_36",
 )
 ARGS = (Arg(shape=(1024,)), Arg(shape=(1024,)))
 BAD = Case(name="triton_7181", params=("bad",), function=apply_tuned, args=ARGS)

@@ -64,6 +64,7 @@ REPORT = Report(
     kind=Kind.REPEATED_UPDATE,
     reported="the first call of an autotuned kernel with an operand that is input and output is wrong, later ones are right",
     finds=Wrong(at=("call",)),
+    like="lion_pytorch_36",
 )
 ARGS = (Arg(shape=(1024,)), Arg(shape=(1024,)))
 BAD = Case(name="triton_781", params=("bad",), function=apply_tuned, args=ARGS)
