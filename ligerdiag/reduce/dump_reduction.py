@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from ligerdiag.codec import FieldError, parse_object, read_bool, read_str
 from ligerdiag.dumps.content import Form, compute_form, read_content
 from ligerdiag.dumps.find import ModuleFiles
 from ligerdiag.dumps.text_worker import Translator
@@ -30,6 +29,7 @@ from ligerdiag.reduce.hlo_edits import (
     measure,
     remove_instructions,
 )
+from ligerdiag.reduce.judge import append_answer, read_answers
 from ligerdiag.reduce.symptom import Symptom, choose_finding, has_finding
 from ligerdiag.sandbox.inspector import SandboxedInspector
 
@@ -187,8 +187,7 @@ class DumpReducer:
         key = sha256(b"".join(one.SerializeToString(deterministic=True) for one in modules.protos)).hexdigest()
         if key not in self._answers:
             self._answers[key] = self._judge(modules)
-            with self.steps_file.open("a") as steps:
-                steps.write(json.dumps({"candidate": key, "shows": self._answers[key]}) + "\n")
+            append_answer(self.steps_file, key, shows=self._answers[key])
         return self._answers[key]
 
     def _judge(self, modules: DumpedModules) -> bool:
@@ -218,17 +217,7 @@ class DumpReducer:
     def _read_steps(self) -> None:
         """Reads the answers of an earlier run about the same symptom, with the same ligerdiag."""
         described = json.dumps({"dump": self.files.id, "symptom": repr(self._symptom), "ligerdiag": self.fingerprint})
-        lines = self.steps_file.read_text().splitlines() if self.steps_file.is_file() else []
-        if not lines or lines[0] != described:
-            self.steps_file.parent.mkdir(parents=True, exist_ok=True)
-            self.steps_file.write_text(described + "\n")
-            return
-        for line in lines[1:]:
-            try:
-                answer = parse_object(line)
-                self._answers[read_str(answer, "candidate")] = read_bool(answer, "shows")
-            except FieldError:  # the last line of a run that was killed
-                continue
+        self._answers |= read_answers(self.steps_file, described)
 
     def finish(self) -> ReducedDump | None:
         """Returns the smallest modules so far; None if there are none yet."""

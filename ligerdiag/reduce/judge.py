@@ -22,6 +22,32 @@ from ligerdiag.replay.replay_service import ReplayOptions
 from ligerdiag.toolchains.gpu_targets import Target
 
 
+def read_answers(path: Path, described: str) -> dict[str, bool]:
+    """Returns the answers in the file by the key of the candidate; begins the file anew if it is about another search.
+
+    described: one line that identifies the search, the file's first.
+    """
+    lines = path.read_text().splitlines() if path.is_file() else []
+    if not lines or lines[0] != described:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(described + "\n")
+        return {}
+    answers: dict[str, bool] = {}
+    for line in lines[1:]:
+        try:
+            answer = parse_object(line)
+            answers[read_str(answer, "candidate")] = read_bool(answer, "shows")
+        except FieldError:  # the last line of a run that was killed
+            continue
+    return answers
+
+
+def append_answer(path: Path, key: str, *, shows: bool) -> None:
+    """Adds the answer about one candidate to the file."""
+    with path.open("a") as steps:
+        steps.write(json.dumps({"candidate": key, "shows": shows}) + "\n")
+
+
 def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
     """Returns whether the program computes this operand of a kernel call, so that it is no argument and no constant."""
     if operand is None or operand >= len(call.operands) or call.operands[operand].is_literal:
@@ -50,17 +76,7 @@ class Judge:
 
     def read_steps(self) -> None:
         """Reads the answers of an earlier run about the same symptom, with the same ligerdiag."""
-        lines = self.steps.read_text().splitlines() if self.steps.is_file() else []
-        if not lines or lines[0] != self._describe_search():
-            self.steps.parent.mkdir(parents=True, exist_ok=True)
-            self.steps.write_text(self._describe_search() + "\n")
-            return
-        for line in lines[1:]:
-            try:
-                answer = parse_object(line)
-                self._answers[read_str(answer, "candidate")] = read_bool(answer, "shows")
-            except FieldError:  # the last line of a run that was killed
-                continue
+        self._answers |= read_answers(self.steps, self._describe_search())
 
     def _describe_search(self) -> str:
         search = {
@@ -99,8 +115,7 @@ class Judge:
         if new:
             for key, answer in zip(new, self._ask(list(new.values())), strict=True):
                 self._answers[key] = answer
-                with self.steps.open("a") as steps:
-                    steps.write(json.dumps({"candidate": key, "shows": answer}) + "\n")
+                append_answer(self.steps, key, shows=answer)
         self.asked = len(self._answers)
         return [bool(key) and self._answers[key] for key in keys]
 
