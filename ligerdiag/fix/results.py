@@ -65,6 +65,9 @@ def bind_results(
     results = [*old, *names]
     file.change(call, lambda node: make(_as_call(node)))
 
+    def finish() -> Sequence[str]:
+        return after(", ".join(results)) if after else ()
+
     def rewrite(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
         assert isinstance(node, cst.SimpleStatementLine)
         assign = node.body[0]
@@ -72,12 +75,15 @@ def bind_results(
         if not results or (isinstance(assign, cst.Assign) and not names):
             changed = assign
         elif isinstance(assign, cst.Assign) and isinstance(target := assign.targets[0].target, cst.Tuple | cst.List):
+            if returned is Returned.ONE:  # the one value is unpacked, and stays one value beside the additional ones
+                changed = _assign(results, assign.value, assign)
+                return _surround(node.with_changes(body=[_wrap(file, statement, changed)]), before, finish())
             target = append_element(target, *names)
             changed = assign.with_changes(targets=[assign.targets[0].with_changes(target=target)])
         else:
             changed = _assign(results, assign.value, assign)
         changed = _wrap(file, statement, changed)
-        return _surround(node.with_changes(body=[changed]), before, after(", ".join(results)) if after else ())
+        return _surround(node.with_changes(body=[changed]), before, finish())
 
     file.change(statement, rewrite)
     return results
@@ -85,7 +91,10 @@ def bind_results(
 
 def _list_targets(file: SourceFile, target: cst.BaseExpression, returned: Returned) -> list[str]:
     if isinstance(target, cst.Tuple | cst.List):
-        return [file.module.code_for_node(one.value) for one in target.elements]
+        elements = [file.module.code_for_node(one.value) for one in target.elements]
+        if returned is Returned.ONE:
+            return [f"({', '.join(elements)}{',' if len(elements) == 1 else ''})"]
+        return elements
     text = file.module.code_for_node(target)
     return [f"*{text}" if returned is Returned.SEQUENCE else text]
 

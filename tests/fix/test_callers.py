@@ -41,6 +41,8 @@ def indent(*lines: str) -> str:
     ("body", "added"),
     [
         (["t = f(h, s)", "return t + h"], ["t, h = f(h, s)"]),
+        (["a, b = f(h, s)", "return a + h"], ["(a, b), h = f(h, s)"]),
+        (["(a,) = f(h, s)", "return a + h"], ["(a,), h = f(h, s)"]),
         (["saved = h", "t = f(h, s)", "return t + saved"], ["t, h = f(h, s)", "saved = h"]),
         (["k = h * 2", "u = k", "t = f(u, s)", "return t + k"], ["t, u = f(u, s)", "k = u"]),
         (["saved = h", "h = f(h, s)", "return h + saved"], ["h, new_h = f(h, s)", "saved = new_h"]),
