@@ -6,7 +6,7 @@ from enum import Enum, auto
 import libcst as cst
 
 from ligerdiag.fix.call_arguments import append_element, make_tuple, shift, wrap
-from ligerdiag.fix.call_site import Project
+from ligerdiag.fix.call_site import OUTPUT_KEYWORDS, Project
 from ligerdiag.fix.readers.array_names import NOWHERE, NewContents, plan_new_contents
 from ligerdiag.fix.readers.callers import (
     Handed,
@@ -42,12 +42,14 @@ def bind_results(
     *,
     after: Callable[[str], Sequence[str]] | None = None,
     before: Sequence[str] = (),
+    is_tuple: bool = True,
 ) -> list[str]:
     """Makes a statement keep the additional results of a call, which come after those that it returns now. Returns the
     source texts of the names that get the results of the call, the additional ones included.
 
     make: returns the changed call. names: for each additional result the variable that gets it. before, after: source
-    lines to put in front of the statement and after the call; `after` gets the source text of all names.
+    lines to put in front of the statement and after the call; `after` gets the source text of all names. is_tuple: whether
+    several results are a tuple; a call with a list of outputs returns a list.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)
@@ -60,7 +62,7 @@ def bind_results(
         case _ if returned is Returned.NOTHING:
             raise CannotFixError(f"the call returns nothing, and its statement uses that{file.render_place(call)}")
         case _:
-            return _take_out(file, call, make, returned, names, after=after, before=before)
+            return _take_out(file, call, make, returned, names, after=after, before=before, is_tuple=is_tuple)
     names = [NOWHERE if one in old else one for one in names]
     results = [*old, *names]
     file.change(call, lambda node: make(_as_call(node)))
@@ -87,6 +89,10 @@ def bind_results(
 
     file.change(statement, rewrite)
     return results
+
+
+def _is_outputs(argument: cst.Arg) -> bool:
+    return argument.keyword is not None and argument.keyword.value in OUTPUT_KEYWORDS
 
 
 def _list_targets(file: SourceFile, target: cst.BaseExpression, returned: Returned) -> list[str]:
@@ -145,6 +151,7 @@ def _take_out(
     *,
     after: Callable[[str], Sequence[str]] | None,
     before: Sequence[str],
+    is_tuple: bool,
 ) -> list[str]:
     """Puts the call into a statement of its own in front of the one that contains it."""
     statement = file.find_statement(call)
@@ -152,9 +159,16 @@ def _take_out(
     results = [result if returned is Returned.ONE else f"*{result}", *names]
     made: list[cst.BaseExpression] = []
 
-    def replace_call(node: cst.CSTNode) -> cst.Name:
-        made.append(make(_as_call(node)).with_changes(lpar=(), rpar=()))
-        return cst.Name(result)
+    is_read_by_place = isinstance(next(file.list_parents(call)), cst.Subscript)
+
+    def replace_call(node: cst.CSTNode) -> cst.BaseExpression:
+        new = make(_as_call(node)).with_changes(lpar=(), rpar=())
+        made.append(new)
+        given = new.args if isinstance(new, cst.Call) else ()
+        is_list = any(isinstance(one.value, cst.List) for one in given if _is_outputs(one))
+        if returned is not Returned.SEQUENCE or not is_tuple or is_list or is_read_by_place:
+            return cst.Name(result)
+        return cst.parse_expression(f"tuple({result})")  # a target with `*` gets a list
 
     def rewrite(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
         assert isinstance(node, cst.SimpleStatementLine)
@@ -294,7 +308,15 @@ def _change_caller(
         _require_no_earlier_read(file, call, names)
     elif isinstance(target, cst.Name) and returned is Returned.SEQUENCE and _returns_tuple(handed):
         after = [f"{target.value} = tuple({target.value})", *after]
-    bind_results(file, call, lambda node: node, returned, names, after=(lambda _: after) if after else None)
+    bind_results(
+        file,
+        call,
+        lambda node: node,
+        returned,
+        names,
+        after=(lambda _: after) if after else None,
+        is_tuple=_returns_tuple(handed),
+    )
     return plans
 
 

@@ -82,6 +82,21 @@ def test_since_0_4_the_kernel_stays(tmp_path: Path) -> None:
     assert "+    t, y = jt.triton_call(" in changes
 
 
+@pytest.mark.parametrize(
+    ("outputs", "use", "rest"),
+    [
+        ("(s, s)", "return {}, y", "return tuple(results), y"),
+        ("[s, s]", "return {}, y", "return results, y"),
+        ("(s, s)", "return {}[1], y", "return results[1], y"),
+        ("(s, s)", "return sum({}), y", "return sum(tuple(results)), y"),
+    ],
+)
+def test_several_results_in_an_expression_keep_their_type(outputs: str, use: str, rest: str, tmp_path: Path) -> None:
+    call = SHORT.replace("out_shape=s", f"out_shape={outputs}")
+    changes = list_changes(tmp_path, declare, f"def f(y, s):\n    {use.format(call)}\n", NEW, outputs=2)
+    assert f"+    {rest}" in changes
+
+
 def test_a_call_with_other_aliases_gets_one_more(tmp_path: Path) -> None:
     call = SHORT.replace("N=8", "input_output_aliases={2: 0}, N=8")
     assert "input_output_aliases={2: 0, 0: 1}, N=8" in list_changes(
