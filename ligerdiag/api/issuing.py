@@ -102,7 +102,8 @@ def _list_others(path: Path, text: str, roots: Sequence[str]) -> tuple[str, ...]
     return tuple(
         name
         for name in list_imports(text)
-        if name != "ligerdiag" and any((one / f"{name}.py").is_file() or (one / name).is_dir() for one in folders)
+        if name.startswith(".")
+        or (name != "ligerdiag" and any((one / f"{name}.py").is_file() or (one / name).is_dir() for one in folders))
     )
 
 

@@ -407,4 +407,5 @@ def test_a_program_that_uses_ligerdiag_in_a_function_is_known(code: str, uses: b
 
 
 def test_imports_anywhere_are_listed_once() -> None:
-    assert list_imports("import a.b, c\nfrom d.e import f\nfrom . import g\ndef h():\n    import a") == ("a", "c", "d")
+    text = "import a.b, c\nfrom d.e import f\nfrom . import g\nfrom ..i.j import k\ndef h():\n    import a"
+    assert sorted(list_imports(text)) == ["..i", ".g", "a", "c", "d"]

@@ -28,7 +28,7 @@ def uses_in_functions(text: str, package: str) -> bool:
 
 def list_imports(text: str) -> tuple[str, ...]:
     """Returns the names of the packages and modules that a program imports anywhere, without their submodules; empty if
-    the text is no Python.
+    the text is no Python. A relative import has its dots in front, such as `.losses`.
     """
     try:
         nodes = list(ast.walk(ast.parse(text)))
@@ -39,11 +39,18 @@ def list_imports(text: str) -> tuple[str, ...]:
         match node:
             case ast.Import(names=names):
                 found += [one.name for one in names]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append(module)
+            case ast.ImportFrom(module=str(module), level=level):
+                found.append("." * level + module)
+            case ast.ImportFrom(names=names, level=level):
+                found += ["." * level + one.name for one in names]
             case _:
                 pass
-    return tuple(dict.fromkeys(name.partition(".")[0] for name in found))
+    return tuple(dict.fromkeys(_drop_submodules(name) for name in found))
+
+
+def _drop_submodules(name: str) -> str:
+    own = name.lstrip(".")
+    return name[: len(name) - len(own)] + own.partition(".")[0]
 
 
 def _mentions(definition: ast.AST, names: set[str], package: str) -> bool:
