@@ -395,6 +395,3 @@ def resize(program: Program, old: int, new: int) -> Program:
         for one in program.arguments
     )
     return replace(program, body=change(program.body), arguments=arguments)
-
-
-type Edit = Callable[[Program], Program | None]

@@ -11,7 +11,6 @@ from ligerdiag.reduce.reduced_program import (
     Kind,
     Operand,
     Program,
-    Variable,
     iterate_equations,
     iterate_operands,
 )
@@ -250,8 +249,3 @@ def list_needed(program: Program) -> tuple[str, ...]:
 def _sort_imports(lines: set[str]) -> list[str]:
     plain = sorted(line for line in lines if line.startswith("import "))
     return [*plain, *sorted(line for line in lines if not line.startswith("import "))]
-
-
-def describe_variable(variable: Variable) -> str:
-    """Returns name and type, such as `x: f32[2,32]`."""
-    return f"{variable.name}: {variable.type}"
