@@ -15,9 +15,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import batched
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmark.judging import Outcome, Witness, find_witness, is_located
@@ -34,56 +37,88 @@ _COMPLAINS = 99
 
 
 def main() -> int:
-    """Runs everything and writes the rows after each step."""
+    """Runs everything, writes the rows after each step, and continues where an earlier run with the same rows ended."""
     options = _parse_options()
-    entries = [one for one in map(load_entry, list_names()) if _is_for_one_gpu(one)]
-    rows = _run_on_device(entries, options.jobs, options.cache_dir)
-    _write(options.rows, rows)
+    names = [one for one in list_names() if any(fnmatchcase(one, pattern) for pattern in options.only)]
+    entries = [one for one in map(load_entry, names) if _is_for_one_gpu(one)]
+    rows: dict[str, dict[str, str]] = json.loads(options.rows.read_text())["rows"] if options.keep else {}
+    if "device" not in options.skip:
+        _run_on_device([one.name for one in entries if CURED_ON_DEVICE not in rows.get(one.name, {})], rows, options)
     alone = [one for one in entries if _has_kernel(one)]
     for tool in options.tools:
+        todo = [one for one in alone if tool not in rows.get(one.name, {})]
         with ThreadPoolExecutor(options.jobs) as pool:
-            for entry, said in zip(alone, pool.map(partial(_ask_sanitizer, tool, options.seconds), alone), strict=True):
-                rows[entry.name][tool] = said
-                sys.stdout.write(f"{entry.name:28} {tool} {said}\n")
-        sys.stdout.write(f"{tool}: {sum(row.get(tool) == Outcome.FOUND for row in rows.values())} found\n")
-        sys.stdout.flush()
-        _write(options.rows, rows)
+            for entry, said in zip(todo, pool.map(partial(_ask_sanitizer, tool, options.seconds), todo), strict=True):
+                rows.setdefault(entry.name, {})[tool] = said
+                _report(f"{entry.name:28} {tool} {said}")
+                _write(options.rows, rows)
+        _report(f"{tool}: {sum(row.get(tool) == Outcome.FOUND for row in rows.values())} found")
     return 0
 
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmark.on_gpu", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="GLOB", help="reports by the names of their files")
     parser.add_argument("--rows", type=Path, default=DEVICE_ROWS, help="file with the results")
+    parser.add_argument("--keep", action="store_true", help="keep the results in that file, and add what it lacks")
     parser.add_argument("--jobs", type=int, default=8, help="programs that run at once")
+    parser.add_argument("--skip", nargs="*", default=(), choices=("device",), help="do not compare numbers on the GPU")
     parser.add_argument("--tools", nargs="*", default=DEVICE_TOOLS, choices=DEVICE_TOOLS, help="of compute-sanitizer")
     parser.add_argument("--seconds", type=float, default=200, help="time limit of one program under the sanitizer")
     parser.add_argument("--cache-dir", type=Path, help="folder that keeps compiled programs")
     return parser.parse_args()
 
 
-def _run_on_device(entries: Sequence[Entry], jobs: int, cache: Path | None) -> dict[str, dict[str, str]]:
+def _run_on_device(names: Sequence[str], rows: dict[str, dict[str, str]], options: argparse.Namespace) -> None:
+    """Adds to `rows` what a GPU computes. `check` runs one program after another on the GPU, so several processes, with
+    two reports each, share the GPUs.
+    """
+    groups = list(batched(names, 2))
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        futures = [
+            pool.submit(_check_group, group, str(number % _count_gpus()), options.cache_dir)
+            for number, group in enumerate(groups)
+        ]
+        for future in as_completed(futures):
+            for name, (row, numbers) in future.result().items():
+                rows.setdefault(name, {}).update(row)
+                _report(f"{name:28} {' '.join(row.values())} {numbers}")
+            _write(options.rows, rows)
+
+
+def _check_group(names: Sequence[str], gpu: str, cache: Path | None) -> dict[str, tuple[dict[str, str], str]]:
+    """Returns, for each report, its part of a row and what the GPU computed. Runs in a process of its own."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    entries = [load_entry(name) for name in names]
+    folder = None if cache is None else cache / "-".join(names)
     options = CheckOptions(
-        selectors=tuple(str(one.file) for one in entries), jobs=jobs, cache_directory=cache, device=True
+        selectors=tuple(str(one.file) for one in entries), jobs=2, cache_directory=folder, device=True, orders=0
     )
     reports = {report.id: report for report in check(options).cases}
-    rows: dict[str, dict[str, str]] = {}
+    found: dict[str, tuple[dict[str, str], str]] = {}
     for entry in entries:
         assert isinstance(entry.bad, Case)
         assert isinstance(entry.cured, Case)
         bad, cured = reports.get(entry.bad.id), reports.get(entry.cured.id)
-        rows[entry.name] = {Witness.DEVICE: _judge_bad(entry, bad), CURED_ON_DEVICE: _judge_cured(cured)}
-        sys.stdout.write(f"{entry.name:28} {' '.join(rows[entry.name].values())} {_describe(bad)}\n")
+        row = {str(Witness.DEVICE): _judge_bad(entry, bad), CURED_ON_DEVICE: _judge_cured(cured)}
+        found[entry.name] = ({tool: said for tool, said in row.items() if said}, _describe(bad))
+    return found
+
+
+def _report(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-    return rows
 
 
 def _judge_bad(entry: Entry, report: CaseReport | None) -> str:
-    """Returns whether the GPU computed one of the named outputs wrongly. `not run`: the report is about memory alone, or the
-    program did not run.
+    """Returns whether the GPU computed one of the named outputs wrongly; empty if the report names no output, since it is
+    about memory, or about trials whose number nobody knows.
     """
     wanted = entry.report.finds.outputs
-    if report is None or report.device is None or report.device.error or not wanted:
+    if report is None or report.device is None or report.device.error:
         return Outcome.NOT_RUN
+    if not wanted:
+        return ""
     if any(find_witness(one) is Witness.DEVICE and is_located(entry, one) for one in report.findings):
         return Outcome.FOUND
     numbers = [report.device.outputs[name].attribution for name in wanted if name in report.device.outputs]

@@ -18,6 +18,7 @@ from benchmark.rows import ROWS, Row, load_rows
 from ligerdiag.model.findings import Verdict
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmark.md"
+_ON_GPU = "found on a GPU"
 DEVICE_ROWS = Path(__file__).with_name("device_rows.json")
 """The results of a GPU: {"date", "machine", "rows": {name: {witness or tool: outcome}}}."""
 DEVICE_TOOLS = ("initcheck", "memcheck", "racecheck")
@@ -75,10 +76,12 @@ def _render_summary(entries: Sequence[Entry], rows: Mapping[str, Row], device: M
     counts = Counter(rows[one.name].ours for one in shown)
     cured = Counter(rows[one.name].cured_is for one in shown)
     apart = sum(not one.report.like for one in shown)
+    on_gpu = sum(_ask_ours(one, rows, device) == _ON_GPU for one in shown)
     lines = [
         f"{len(entries)} reports, {len(shown)} of them with programs, of {apart} structures. Of these ligerdiag finds"
-        f" {counts['found']}, misses {counts['missed']}, cannot decide {counts['unknown']}, and is wrong about the twin of"
-        f" {counts['false']}; {cured[Cured.CLEAN.value]} cured twins are clean.",
+        f" {counts['found']} without a GPU, misses {counts['missed']}, cannot decide {counts['unknown']}, and is wrong"
+        f" about the twin of {counts['false']}; {cured[Cured.CLEAN.value]} cured twins are clean. With `--device` it finds"
+        f" {on_gpu} more.",
         "",
         "| kind | reports | with programs | found | missed | unknown | false |",
         "|---|---|---|---|---|---|---|",
@@ -120,13 +123,13 @@ def _render_table(entries: Sequence[Entry], rows: Mapping[str, Row], device: Map
     for one in entries:
         row, report = rows[one.name], one.report
         by = ", ".join(witness for witness in Witness if _ask(witness, one, rows, device) == Outcome.FOUND)
-        ours = "out of reach" if one.bad is None else row.ours
+        ours = "out of reach" if one.bad is None else _ask_ours(one, rows, device)
         cells = (
             f"[{one.title}]({report.link})",
             str(report.year),
             report.kind.value,
             report.reported,
-            ours if ours == Outcome.FOUND else _RED.format(ours),
+            ours if ours in (Outcome.FOUND, _ON_GPU) else _RED.format(ours),
             by,
             row.cured_is,
             f"{row.bad.seconds:.1f}" if one.bad is not None else "",
@@ -192,6 +195,13 @@ def _render_misses(entries: Sequence[Entry], rows: Mapping[str, Row]) -> list[st
         if one.bad is None or row.ours != Outcome.FOUND:
             lines.append(f"- [{one.title}]({one.report.link}): {why or 'not explained yet'}")
     return lines
+
+
+def _ask_ours(entry: Entry, rows: Mapping[str, Row], device: Mapping[str, Any]) -> str:
+    """Returns ligerdiag's answer in a few words: without a GPU, or `_ON_GPU` if only the run on a GPU found the report."""
+    ours = rows[entry.name].ours
+    found = _ask(Witness.DEVICE, entry, rows, device) == Outcome.FOUND
+    return _ON_GPU if found and ours in (Outcome.MISSED, Outcome.UNKNOWN) else ours
 
 
 def _ask(who: str, entry: Entry, rows: Mapping[str, Row], device: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from ligerdiag.device.device_jobs import DEVICE_TOLERANCE, ComparisonAnswer
 from ligerdiag.errors import InputError, LigerdiagError
-from ligerdiag.model.findings import Attribution, ReplayState
+from ligerdiag.model.findings import FAR, Attribution, ReplayState
 from ligerdiag.replay.runs.attribution import compute_error
 from tests.device.conftest import DRAWS, Bench
 from tests.device.replayed import Arrays
@@ -135,6 +135,33 @@ def test_an_integer_that_is_off_by_one_is_not_rounding(bench: Bench) -> None:
     output = bench.compare("readers", results).outputs["sign"]
     assert output.attribution is not FRESH
     assert output.errors[0] == 1 / results[0]["sign"].size
+
+
+def test_roundings_to_tf32_that_the_function_amplifies_decide_nothing(bench: Bench) -> None:
+    results = run(bench, "amplifying")
+    for result in results:
+        x = (result["argument"].view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)  # cut, where ligerdiag rounds
+        result["sines"] = np.sin(np.float32(200) * (x @ x))
+    output = bench.compare("amplifying", results).outputs["sines"]
+    assert output.attribution is Attribution.UNDECIDED
+    assert max(output.errors) > FAR
+
+
+def test_another_result_of_a_product_that_amplifies_nothing_is_neither(bench: Bench) -> None:
+    results = run(bench, "amplifying")
+    for result in results:
+        result["argument"] = -result["argument"]
+    assert get_attributions(bench.compare("amplifying", results))["argument"] is NEITHER
+
+
+def test_where_the_buffer_assignment_contradicts_itself_program_order_alone_is_compared(bench: Bench) -> None:
+    right, mixed = (1, 1, 1, 2, 3, 4), (1, 1, 1, 2, 4, 4)  # XLA puts two donated numbers into one buffer
+    for results, fourth in ((right, FRESH), (mixed, NEITHER)):
+        device = {str(place): np.array(number, np.float32) for place, number in enumerate(results)}
+        outputs = bench.compare("donated", [device]).outputs
+        assert outputs["4"].attribution is fourth
+        assert outputs["5"].attribution is FRESH
+        assert outputs["4"].replay_error is None, "the schedule was not replayed"
 
 
 def test_precision_is_judged_by_the_reference_and_only_if_the_output_is_fresh(bench: Bench) -> None:

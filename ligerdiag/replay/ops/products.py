@@ -22,7 +22,7 @@ import numpy as np
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import is_tuple
-from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype
+from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, get_dtype, reduce_precision
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
@@ -141,6 +141,18 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
         _lay_out(left, dtype, transposed=transposed[0]), _lay_out(right, dtype, transposed=transposed[1])
     )
     return product
+
+
+def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
+    """Returns the same product with the f32 operands rounded to TF32, as tensor cores read them unless the program asks
+    for more precision.
+    """
+    if dtype == np.float32:
+        left, right = (
+            reduce_precision(np.ascontiguousarray(one), 23, 8, 10) if one.dtype == np.float32 else one
+            for one in (left, right)
+        )
+    return multiply(left, right, dtype)
 
 
 def _gelu(x: Array) -> Array:

@@ -175,9 +175,12 @@ def replay_case(
     return replace(record, seconds=perf_counter() - started)
 
 
-def load_programs(artifact: Artifact) -> Programs:
+def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Programs:
     """Reads the program and the schedule of an artifact. Raises ArtifactError if they cannot be read or are
     inconsistent, and NotCoveredError if replay cannot run them.
+
+    checks_buffers: whether to refuse a buffer assignment that contradicts its module; only the program can be run with
+    such an assignment.
     """
     if not artifact.as_written.stat().st_size:
         raise NotCoveredError("a program that jaxlib could not translate as written to HLO")
@@ -185,7 +188,7 @@ def load_programs(artifact: Artifact) -> Programs:
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None or not optimized.is_scheduled:
         raise ArtifactError(f"`{artifact.optimized}` holds no schedule or no buffer assignment")
-    if fault := find_buffer_fault(optimized, buffers):
+    if checks_buffers and (fault := find_buffer_fault(optimized, buffers)):
         raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` is inconsistent: {fault}")
     if not is_tagged(program):
         raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
@@ -286,19 +289,13 @@ def replay_programs(
     arguments: whole arrays, one for each input of the program in order.
     """
     signature = programs.signature
-    names, devices = signature.outputs, signature.devices
     kernels = RememberedKernels(runner, REMEMBERED_BYTES)
-    intended, stale = (
-        dict(zip(names, results, strict=True))
-        for results in run_intended_and_stale(
-            programs.program, arguments, kernels, devices=devices, most=cuts.program, multiply=multiply
-        )
-    )
+    intended, stale = run_program_order(programs, arguments, kernels, cuts, multiply)
     schedule = ScheduleRunner(
         module=programs.optimized,
         buffers=programs.buffers,
         kernels=kernels,
-        devices=devices,
+        devices=signature.devices,
         most=cuts.optimized,
         multiply=multiply,
     )
@@ -319,6 +316,30 @@ def replay_programs(
         changed_inputs=changed,
         unreached=schedule.list_unreached(),
     )
+
+
+def run_program_order(
+    programs: Programs,
+    arguments: Sequence[Array],
+    kernels: Kernels,
+    cuts: Cuts = NO_CUTS,
+    multiply: Multiply = multiply,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Returns the outputs of program order by name, once with kernels that write, once with kernels that leave their
+    operands unchanged. Raises NotCoveredError.
+
+    arguments: whole arrays, one for each input of the program in order.
+    """
+    written, isolated = run_intended_and_stale(
+        programs.program,
+        arguments,
+        kernels,
+        devices=programs.signature.devices,
+        most=cuts.program,
+        multiply=multiply,
+    )
+    names = programs.signature.outputs
+    return dict(zip(names, written, strict=True)), dict(zip(names, isolated, strict=True))
 
 
 def compare_runs(

@@ -29,6 +29,7 @@ from ligerdiag.hlo.dataflow import RoundingPair, find_rounding_pairs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import FAR, Attribution, OutputNumbers
+from ligerdiag.replay.ops.products import multiply
 from ligerdiag.replay.ops.scope import Array, Cell, Cells, Multiply, list_cells
 from ligerdiag.replay.runs.attribution import compute_error, rank_error
 from ligerdiag.replay.runs.program import Kernels, run_program
@@ -84,13 +85,16 @@ def measure_rounding(
     tolerances: Mapping[str, float],
     *,
     devices: int,
+    multiply: Multiply = multiply,
 ) -> dict[str, float]:
     """Returns each output's tolerance, a relative error in norm, widened if the roundings of program order exceed it.
 
-    intended: the outputs of program order for these arguments, by name, in order. Raises NotCoveredError.
+    intended: the outputs of program order for these arguments, by name, in order. multiply: computes the products of
+    the runs whose results are moved. Raises NotCoveredError.
     """
     found = dict(tolerances)
-    for name, errors in measure_noise(program, arguments, kernels, intended, devices=devices).items():
+    noise = measure_noise(program, arguments, kernels, intended, devices=devices, multiply=multiply)
+    for name, errors in noise.items():
         for error in errors:
             if isfinite(error):
                 found[name] = max(found[name], _FACTOR * error)
@@ -105,17 +109,18 @@ def measure_noise(
     *,
     devices: int,
     samples: range = range(_SAMPLES),
+    multiply: Multiply = multiply,
 ) -> dict[str, tuple[float, ...]]:
     """Returns how far each output moves from its value in `intended` if every result of the program moves at random
     within its rounding.
 
     An output has one distance for each sample: a relative error in norm, NaN if not finite. samples: their seeds.
-    Raises NotCoveredError.
+    multiply: computes the products. Raises NotCoveredError.
     """
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
         noise = _Noise(np.random.default_rng(seed))
-        results = run_program(program, arguments, kernels, devices=devices, watch=noise)
+        results = run_program(program, arguments, kernels, devices=devices, watch=noise, multiply=multiply)
         for (name, array), result in zip(intended.items(), results, strict=True):
             found[name] = (*found[name], compute_error(result, array))
     return found

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ligerdiag import Case
+from ligerdiag import Arg, Case
 from tests.analysis.programs.doubling_kernel import WB, XB, X, double, logits, miss, see
 
 
@@ -37,9 +37,28 @@ def transform(x: Any) -> Any:
     return jnp.abs(jnp.fft.fft(x))
 
 
+def amplify(x: Any) -> dict[str, Any]:
+    """Has no kernel; the sines of large products depend on the last bits of the operands."""
+    return {"argument": x, "sines": jnp.sin(200 * (x @ x))}
+
+
+def return_kept_last(x: Any, *kept: Any) -> tuple[Any, ...]:
+    """Gives three equal means before three donated numbers: XLA puts the numbers into one another's buffers."""
+    mean = jnp.square(x).mean()
+    return mean, mean, mean, *kept
+
+
+def make_number(value: float) -> Arg:
+    return Arg(shape=(), donate=True, draw=lambda key, shape, dtype: jnp.full(shape, value, dtype))
+
+
+ONES = Arg(shape=(8, 8), draw=lambda key, shape, dtype: jnp.ones(shape, dtype))
+
 CASES = (
     Case(name="readers", function=compute, args=(XB, WB)),
     Case(name="referenced", function=compute, args=(XB, WB), reference=compute_reference),
     Case(name="another", function=compute, args=(XB, WB), reference=compute_another),
     Case(name="transform", function=transform, args=(X,)),
+    Case(name="donated", function=return_kept_last, args=(ONES, *map(make_number, (2, 3, 4)))),
+    Case(name="amplifying", function=amplify, args=(Arg(shape=(64, 64)),)),
 )
