@@ -167,7 +167,7 @@ def _run_under(tool: str, seconds: float, name: str, program: str) -> int:
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cuda",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",  # from a pool, the tools would not see where an array ends
         "CUDA_VISIBLE_DEVICES": gpu,
     }
     try:
