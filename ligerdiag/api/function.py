@@ -200,13 +200,15 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns the live function with those of the `words` that are CaseKeywords; all others are ignored."""
+    """Returns a live function with the expectation and the other properties that `words`, the keywords of `ligerdiag.check`,
+    give for it. Ignores the keywords that are not CaseKeywords.
+    """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns options made of those `words` that are RunKeywords (all others are ignored), and of `others`, which are
-    fields of CheckOptions.
+    """Returns the options of a run, made of those keywords in `words` that are RunKeywords and of `others`, which are fields
+    of CheckOptions. Ignores all other keywords in `words`.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))

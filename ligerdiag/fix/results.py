@@ -1,4 +1,4 @@
-"""Gives names to what a changed call returns in addition, in the function of the call and in its callers."""
+"""Gives variable names to the additional results of a changed call, in the function of the call and in its callers."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -26,7 +26,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """The form of the results of a call before it is changed."""
+    """The form of a call's results before the change, such as one value or a tuple."""
 
     NOTHING = auto()
     ONE = auto()
@@ -47,9 +47,9 @@ def bind_results(
     """Makes a statement keep the additional results of a call, which come after those that it returns now. Returns the
     source texts of the names that get the results of the call, the additional ones included.
 
-    make: returns the changed call. names: for each additional result the variable that gets it. before, after: source
-    lines to put in front of the statement and after the call; `after` gets the source text of all names. is_tuple: whether
-    several results are a tuple; a call with a list of outputs returns a list.
+    make: returns the changed call. names: for each additional result the variable that gets it. before, after: source lines
+    to put before the statement and after the call; `after` gets the source text of all names. is_tuple: whether several
+    results are a tuple; a call with a list of outputs returns a list.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)
@@ -188,11 +188,11 @@ def _take_out(
 
 
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
-    """Gives the new contents of parameters of the function of a call to the callers that may read them.
+    """Makes functions return the new contents of their parameters to those callers that may read them.
 
-    plans: where the new contents of each overwritten argument go. depth: number of callers, from the innermost one, that
-    may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a function
-    cannot return more.
+    plans: the variables that get the new contents of each overwritten argument. depth: number of callers, from the innermost
+    one, that may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a
+    function cannot return more.
     """
     function = file.find_function(call)
     if function is None:
@@ -323,8 +323,9 @@ def _change_caller(
 def plan(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
 ) -> NewContents:
-    """Returns where the new contents of an argument go. The function of the call hands them up if at least one of its
-    callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in `hand_up`.
+    """Returns the variables that get the new contents of an argument. The function of the call also returns the new contents
+    if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
+    `hand_up`.
     """
     found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)

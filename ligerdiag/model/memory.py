@@ -137,7 +137,7 @@ class DroppedArgument:
 
 
 class RequestKind(StrEnum):
-    """A way in which a program asks XLA to work in place."""
+    """An operation or declaration by which a program asks XLA to work in place."""
 
     DONATION = "donated argument"
     UPDATE = "update of a part"
@@ -183,7 +183,9 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The memory that one compiled program uses: sizes, copies, donations, and what is alive when."""
+    """The memory that one compiled program uses: its sizes, copies and donations, and the values that are alive
+    at its peak.
+    """
 
     arguments: int
     outputs: int

@@ -1,7 +1,7 @@
-"""Reduces the modules of a dump: searches for smaller ones of which `ligerdiag inspect` still says the same.
+"""Reduces the modules of a dump: searches for smaller modules for which `ligerdiag inspect` reports the same.
 
-Nothing is compiled again. The schedule stays a schedule: the instructions that are left keep their order, their layouts
-and, if the dump has the buffer assignment, their bytes.
+Nothing is compiled again. The schedule stays a schedule: the instructions that are left keep their order, their layouts and,
+if the dump has the buffer assignment, their bytes.
 """
 
 import json
@@ -48,7 +48,7 @@ class ReducedDump:
     candidates: int
     modules: DumpedModules
     files: ModuleFiles
-    """Files with the modules, with XLA's names, in the folder of the reduction."""
+    """The files of the reduced modules, with XLA's names, in the output folder of the reduction."""
     texts: tuple[str, ...]
     """The schedule and, if the dump has it, the module before optimizations, as text."""
 

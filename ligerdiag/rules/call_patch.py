@@ -36,9 +36,9 @@ class CallPatch:
     """A kernel call and the same call with a declared write."""
 
     sentence: str
-    """The changed call on one line, with the import that it needs and the names to use from there on."""
+    """The changed call on one line, with the import that it needs and the names to use after the call."""
     use: str
-    """The last part of the sentence: the names to use from there on, and a condition on the kernel's parameters."""
+    """The last part of `sentence`: the names to use after the call, and a condition on the kernel's parameters."""
     file: str = ""
     line: int = 0
     """1-based number of the first line of `before`."""
@@ -200,7 +200,7 @@ def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
     """Returns the functions that have to return the new value, innermost first, and the functions that read it, with
     their lines.
 
-    Both are empty if the function that calls the kernel, or one inside of it, has every read, if the reads are in a
+    Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
     backward pass, or if too many functions lie in between.
     """
     home = call.line
