@@ -1,7 +1,7 @@
 """Defines the parts of one compilation, and computes the coverage of its analysis.
 
-A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all
-agree stand. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
+A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all of
+them agree are kept. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Compilation:
     `tag_trust`). Otherwise ligerdiag's worker put the tags.
     """
     is_described: bool = False
-    """Whether XLA compiled for a GPU that was absent, from a description of it."""
+    """Whether XLA compiled for a GPU that it only knew from a description, because the machine had none."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of operands of kernel calls: JAX has moved an operation on such an operand across the call. The call is not
     recorded, so the intended order counts as unknown for every write to an operand with such a number. `ANY_OPERAND`

@@ -102,7 +102,9 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
 
 
 def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[Caller]:
-    """Returns each use of a function in the project once: each call, and each place where the function is passed as a value."""
+    """Returns each use of a function in the project once: each call, and each place where the function is
+    passed as a value.
+    """
     owner = find_owner(home, function)
     if owner is None:
         found = list_function_callers(project, home, function)
