@@ -50,12 +50,12 @@ class Layout:
 
     @property
     def hidden(self) -> Partition:
-        """The partition of activations, [batch, tokens, width]."""
+        """Returns the partition of activations, [batch, tokens, width]."""
         return (DATA, MODEL if self.sequence else None, None)
 
     @property
     def inside(self) -> Partition:
-        """The partition of what a column-parallel product leaves, [batch, tokens, heads or inner, ...]."""
+        """Returns the partition of what a column-parallel product leaves, [batch, tokens, heads or inner, ...]."""
         return (DATA, None, MODEL if self.tensor else None)
 
     @property

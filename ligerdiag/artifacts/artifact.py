@@ -245,7 +245,7 @@ class Artifact:
 
     @property
     def program(self) -> Path:
-        """Path of the program as written or, if that file is empty, of the program that XLA got."""
+        """Returns the path of the program as written or, if that file is empty, of the program that XLA got."""
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 

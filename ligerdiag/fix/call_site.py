@@ -155,7 +155,7 @@ class Written:
 
     @property
     def name(self) -> str:
-        """The name of the variable that is passed; empty if the argument is any other expression."""
+        """Returns the name of the variable that is passed; empty if the argument is any other expression."""
         value = self.argument.value
         return value.value if isinstance(value, cst.Name) else ""
 
@@ -183,12 +183,12 @@ class CallSite:
 
     @property
     def options(self) -> cst.Call:
-        """The call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
+        """Returns the call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
         return self.call.func if isinstance(self.call.func, cst.Call) else self.call
 
     @property
     def is_unpacked(self) -> bool:
-        """Whether the operands are unpacked from a sequence, as in `call(*operands)`; `written` then is the
+        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`; `written` then is the
         whole sequence.
         """
         return any(one.star == "*" for one in self.call.args)
@@ -211,7 +211,7 @@ class CallSite:
 
     @property
     def callee(self) -> str:
-        """The name by which the kernel is called."""
+        """Returns the name by which the kernel is called."""
         if self.forwarding is not None:
             return self.forwarding.name
         return TRITON_CALL if self.is_pallas else get_name(self.call.func)

@@ -107,14 +107,14 @@ class SourceFile:
 
     @property
     def width(self) -> int:
-        """The greatest line length that the file's author accepts: 88, or the length of the longest line if
+        """Returns the greatest line length that the file's author accepts: 88, or the length of the longest line if
         that is greater.
         """
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
     @property
     def indentation(self) -> str:
-        """The text by which the file's author indents a block: four spaces, or a tab."""
+        """Returns the text by which the file's author indents a block: four spaces, or a tab."""
         return self.module.default_indent
 
     def render_place(self, node: cst.CSTNode) -> str:

@@ -82,7 +82,9 @@ class Copy:
 
     @property
     def total(self) -> int:
-        """Bytes that all executions copy in one call of the program; a lower bound if the trip count is unknown."""
+        """Returns the bytes that all executions copy in one call of the program; a lower bound if the trip
+        count is unknown.
+        """
         return self.bytes * (1 if self.trips is None else self.trips)
 
 
@@ -222,18 +224,18 @@ class MemoryUse:
 
     @property
     def reserved(self) -> int:
-        """All bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
+        """Returns all bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
         return self.arguments + self.outputs - self.aliased + self.temporaries
 
     @property
     def copied(self) -> int:
-        """Bytes that one call copies; a lower bound if a trip count is unknown."""
+        """Returns the bytes that one call copies; a lower bound if a trip count is unknown."""
         return sum(one.total for one in self.copies)
 
     @property
     def copy_milliseconds(self) -> float | None:
-        """The least time in milliseconds that the copies of one call take, as each byte is read and written once; None
-        if the bandwidth is unknown.
+        """Returns the least time in milliseconds that the copies of one call take, as each byte is read and written once;
+        None if the bandwidth is unknown.
         """
         return 2e3 * self.copied / self.bandwidth if self.bandwidth else None
 

@@ -171,7 +171,7 @@ class OpcheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem and everything that matters could be decided."""
+        """Returns whether there is no problem and everything that matters could be decided."""
         return not self.problems and not self.not_covered
 
     def raise_if_wrong(self) -> None:

@@ -233,7 +233,7 @@ class CheckReport(Shown):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notes of the run, after the line on the selected cases, for formats that have one kind of note."""
+        """Returns the notes of the run, after the line on the selected cases, for formats that have one kind of note."""
         return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)
 
     printed: tuple[tuple[str, str], ...] = ()

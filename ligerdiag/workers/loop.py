@@ -65,7 +65,7 @@ template's.
 
 
 def can_fork() -> bool:
-    """Whether this process can be forked safely: it has one thread, and JAX has no backend."""
+    """Returns whether this process can be forked safely: it has one thread, and JAX has no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
@@ -159,8 +159,8 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Whether the environment variable of this name may have a different value in each worker that is forked from one
-    template; only variables that no import reads may.
+    """Returns whether the environment variable of this name may have a different value in each worker that is forked from
+    one template; only variables that no import reads may.
     """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 

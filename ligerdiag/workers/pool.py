@@ -104,8 +104,8 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """The cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened on
-        first use.
+        """Returns the cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened
+        on first use.
         """
         return self._cache or Cache()
 

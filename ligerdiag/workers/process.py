@@ -59,7 +59,7 @@ class WorkerDied(Exception):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
+        """Returns the exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 
@@ -94,7 +94,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
+        """Returns whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 

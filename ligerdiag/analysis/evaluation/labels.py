@@ -136,8 +136,8 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels & -above`
-        keeps only the marks.
+        """Returns the lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels &
+        -above` keeps only the marks.
         """
         return 1 << (2 * self.classes * self.writes)
 

@@ -1,4 +1,4 @@
-"""Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
+"""Drops bystanders: kernels on which a wrong value depends although every read of their bytes is right.
 
 A kernel computes its result from operands that may be the results of other kernels. So a reader that wrongly sees (or
 misses) what one kernel wrote also sees (or misses) the work of the kernels before it. All of these hidden writes are in
@@ -85,8 +85,8 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a
-    write whose bytes nobody reads wrongly).
+    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a write
+    whose bytes every reader reads correctly).
     """
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:

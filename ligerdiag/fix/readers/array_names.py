@@ -53,7 +53,7 @@ class NewContents:
 
     @property
     def after(self) -> list[str]:
-        """Source lines to put after the call."""
+        """Returns the source lines to put after the call."""
         return [f"{one} = {self.name}" for one in self.followers]
 
 

@@ -187,8 +187,8 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """Runs among which are those of `other` that touch the bytes, as `writes` has those of `writer`. Their sites tell
-    which operations accessed the bytes.
+    """Runs that include those of `other` which touch the bytes, as `writes` includes those of `writer`. The sites of these
+    runs show which operations accessed the bytes.
     """
 
 
