@@ -1,4 +1,4 @@
-"""The cache: artifacts, named by what was compiled, and an index that finds them without tracing anything.
+"""Implements the cache: artifacts, named by a hash of their inputs, and an index that finds them without tracing anything.
 
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifact`
     <root>/index/<sha256 of the question>.json                               an answer, and the files that it depends on

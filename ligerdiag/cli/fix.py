@@ -189,8 +189,8 @@ def _require_one(curable: Sequence[str]) -> None:
 
 
 def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
-    """Writes the offered change, all of its files or none. Returns the ids of the cases whose cure is written. Raises
-    InputError if a file cannot be written, or is not as `fix` read it.
+    """Writes all changed files of each offered cure, or none of them. Returns the ids of the cases whose cure is written.
+    Raises InputError if a file cannot be written, or has changed since `fix` read it.
     """
     written: set[str] = set()
     for fix in fixes:

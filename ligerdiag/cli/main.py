@@ -123,7 +123,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Takes the options that stand before the name of a command."""
+    """Handles the options that precede the name of a command, such as `--version`."""
 
 
 def main() -> None:
@@ -132,7 +132,9 @@ def main() -> None:
 
 
 def run_application(application: typer.Typer, name: str) -> None:
-    """Runs a command line; a LigerdiagError becomes one line on stderr and the exit code of the error."""
+    """Runs a command line. Prints a LigerdiagError as one line on stderr, and ends the process with the exit code of the
+    error.
+    """
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: the parent sends a line, receives a line, and ends the process.
+"""Represents a worker process in its parent: the parent sends it a line, receives a line, and ends the process.
 
 The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
 end the worker together with the processes that the worker started, such as ptxas. The worker is isolated: it gets

@@ -1,4 +1,4 @@
-"""The templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
+"""Manages the templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
 
 The first process of a kind (an interpreter, a module and an environment) becomes the kind's template. If this process
 reports that it cannot fork, it is used as a worker itself, and the next worker is a new process again. The pools of one
