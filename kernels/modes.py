@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What a call declares to XLA about the operand that its kernel overwrites, and which array has the new contents."""
+    """Declaration to XLA about the operand that a kernel overwrites, and the array that then has the new contents."""
 
     HIDDEN = "hidden"
     """Declares nothing; the new contents are in the array that was passed in. Only for tests of ligerdiag."""

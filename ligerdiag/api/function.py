@@ -291,14 +291,14 @@ def check(
         budgets=settings.budgets,
     )
     if (is_compiled(fn) or is_lowered(fn)) and (specs or words.get("kwargs")):
-        raise InputError("a lowered or compiled program has its arguments: expected no others")
+        raise InputError("a lowered or compiled program has its own arguments: pass none to `check`")
     if is_compiled(fn):
         report = check_compiled(fn, words, _make_inspect_options(options))
         return report if isinstance(target, str) else (report,)
     live = make_live_function(fn, specs, words)
     if is_exported(fn):
         if specs or live.kwargs:
-            raise InputError("an exported program has its arguments: expected no others")
+            raise InputError("an exported program has its own arguments: pass none to `check`")
         function, own, keywords = take_exported(fn, targets)
         live = replace(live, function=function, specs=own, kwargs=keywords)
     if is_lowered(fn):

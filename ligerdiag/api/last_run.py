@@ -111,7 +111,7 @@ def select_open_cases(
         return LastSelection(cases=tuple(cases), said=said)
 
     if last is None:
-        return keep_all("no earlier run in this folder is remembered")
+        return keep_all("no earlier run in this folder is recorded")
     known = [one for one in last.cases if one.target in targets and one.toolchain == toolchain]
     failed = [case for case in cases if any(one.was_run and _is_of(one, case) for one in known)]
     undone = [case for case in cases if case not in failed and any(_is_of(one, case) for one in known)]

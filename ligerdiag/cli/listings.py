@@ -63,7 +63,7 @@ def list_cases(
     selectors: Annotated[
         list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one a line.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
 ) -> None:
     """Prints the cases that the selectors choose."""
     from ligerdiag import api

@@ -154,7 +154,7 @@ Quiet = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
+    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one for each case."),
 ]
 AnswerForm = Annotated[AnswerFormat, Option("--format", help="Format of the answer.")]
 AnswerOutput = Annotated[

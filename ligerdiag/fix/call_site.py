@@ -55,7 +55,7 @@ class Project:
         path = Path(os.path.realpath(name))
         if SourceLine(file=str(path), line=0).is_installed:
             raise CannotFixError(
-                f"`{path}` belongs to an installed package: the change belongs there, or call it otherwise"
+                f"`{path}` belongs to an installed package: change it there, or call the kernel in another way"
             )
         if path.suffix != ".py" or not is_below(str(path), self.roots):
             raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
@@ -121,9 +121,9 @@ class Project:
                 try:
                     self.texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
                 except (OSError, UnicodeDecodeError):
-                    self.unread.append(f"{compute_near(str(path))}, which is not read as UTF-8")
+                    self.unread.append(f"{compute_near(str(path))}, which cannot be read as UTF-8 text")
             if len(self.texts) + len(self.unread) >= _MOST_FILES:
-                self.unread.append(f"the files behind the first {_MOST_FILES}")
+                self.unread.append(f"the files after the first {_MOST_FILES}")
         return self.texts
 
 

@@ -49,9 +49,7 @@ def read_flags(findings: Iterable[Finding]) -> dict[str, str]:
 def advise_flags(findings: Iterable[Finding]) -> str:
     """Returns the shell command that sets the flags for a run of the program."""
     flags = " ".join(f"--{name}={value}" for name, value in read_flags(findings).items())
-    return (
-        f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: the case\'s flags concern `ligerdiag` alone'
-    )
+    return f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: `ligerdiag` alone reads the flags of the case'
 
 
 def _spell(value: str) -> str:
@@ -140,7 +138,7 @@ def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Ca
     if there is none, or if several fit.
     """
     if not case.source.file:
-        raise CannotFixError("the case is made in no file of its own: make the change where the program is jitted")
+        raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")
     file = project.load(case.source.file)
     found: list[tuple[int, cst.Call]] = []
     for call in file.find(cst.Call):

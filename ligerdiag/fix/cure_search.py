@@ -139,7 +139,7 @@ VARIED = (
     ),
     VariedCure(
         name="filled",
-        about="zeros in memory that a kernel reads before anybody has written it",
+        about="zeros in memory that a kernel reads before anything is written there",
         list_variants=list_filled,
         is_defining=True,
     ),
@@ -160,14 +160,14 @@ VARIED = (
     ),
     VariedCure(
         name="xla-flag",
-        about="a flag of XLA, where XLA is at fault",
+        about="a flag of XLA, if the fault is XLA's",
         list_variants=list_flags,
         keeps_program=True,
         advise=advise_flags,
     ),
     VariedCure(
         name="donate",
-        about="an argument that the caller gives away",
+        about="a donated argument, which the caller no longer uses",
         list_variants=list_donations,
         keeps_program=True,
         is_safe=False,

@@ -60,7 +60,9 @@ def bind_results(
         case cst.Expr(value=value) if value is call:
             old = {Returned.NOTHING: [], Returned.ONE: [NOWHERE], Returned.SEQUENCE: [f"*{NOWHERE}"]}[returned]
         case _ if returned is Returned.NOTHING:
-            raise CannotFixError(f"the call returns nothing, and its statement uses that{file.render_place(call)}")
+            raise CannotFixError(
+                f"the call returns nothing, and its statement uses the result{file.render_place(call)}"
+            )
         case _:
             return _take_out(file, call, make, returned, names, after=after, before=before, is_tuple=is_tuple)
     names = [NOWHERE if one in old else one for one in names]
@@ -228,7 +230,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     other = find_override(project, file, function)
     if other is not None:
         text = (
-            f"`{name}` would have to return more, and an object may have the `{function.name.value}` of another class"
+            f"`{name}` would have to return more, but an object may have the `{function.name.value}` of another class"
         )
         raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
     returned = _change_returns(file, function, handed.parameters)
@@ -237,7 +239,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     for caller in list_callers(project, file, function):
         if caller.call is None:
             raise CannotFixError(
-                f"`{name}` would have to return more, but it is passed on{caller.file.render_place(caller.node)}"
+                f"`{name}` would have to return more, but it is passed as a value{caller.file.render_place(caller.node)}"
             )
         made = _change_caller(project, caller, handed, returned, depth - 1)
         outer = caller.file.find_function(caller.call)
@@ -251,11 +253,11 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
 def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str]) -> Returned:
     name, place = name_function(file, function), file.render_place(function)
     if any(changes_results(one) for one in function.decorators):
-        raise CannotFixError(f"`{name}` would have to return more, and a decorator gives its results a meaning{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but a decorator may depend on its results{place}")
     if function.asynchronous is not None:
-        raise CannotFixError(f"`{name}` would have to return more, and it is a coroutine{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a coroutine{place}")
     if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
-        raise CannotFixError(f"`{name}` would have to return more, and it is a generator{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
         raise CannotFixError(f"`{name}` returns nothing{place}")
@@ -267,7 +269,7 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
-        raise CannotFixError(f"`{name}` returns one value here and several there{place}")
+        raise CannotFixError(f"`{name}` returns one value in one place and several in another{place}")
 
     def add(node: cst.CSTNode) -> cst.Return:
         assert isinstance(node, cst.Return)
@@ -350,7 +352,7 @@ def _require_no_earlier_read(file: SourceFile, call: cst.Call, names: Sequence[s
             return
         if one.value in names:
             raise CannotFixError(
-                f"`{one.value}` is read in the statement of the call, in front of it{file.render_place(call)}"
+                f"`{one.value}` is read before the call, in the same statement{file.render_place(call)}"
             )
 
 

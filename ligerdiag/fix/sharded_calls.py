@@ -41,12 +41,12 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
         for caller in list_callers(project, site.file, function):
             user, call = caller.file, caller.call
             if call is None:
-                raise CannotFixError(f"`{name}` is passed on{user.render_place(caller.node)}")
+                raise CannotFixError(f"`{name}` is passed as a value{user.render_place(caller.node)}")
             if not call.args or any(one.keyword is not None or one.star for one in call.args):
-                raise CannotFixError(f"`{name}` gets more than arrays by position{user.render_place(call)}")
+                raise CannotFixError(f"`{name}` gets arguments other than arrays by position{user.render_place(call)}")
             _wrap(user, call, axis)
     if not done:
-        raise CannotFixError("the kernel is called in no function that could run on each device")
+        raise CannotFixError("no function around the kernel's call can run on each device")
 
 
 def _wrap(file: SourceFile, call: cst.Call, axis: str) -> None:

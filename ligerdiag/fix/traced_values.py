@@ -86,7 +86,7 @@ def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -
     del case
     about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
     if not about:
-        raise UnrelatedCureError("no finding is about memory that nobody has written")
+        raise UnrelatedCureError("no finding is about memory that nothing has written")
     changes: dict[SourceFile, list[tuple[cst.CSTNode, Change]]] = {}
     for line in [line for one in about for line in (one.source, *(() if one.call is None else one.call.callers))]:
         scope = None if line is None else find_function_at(project, line)

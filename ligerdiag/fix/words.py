@@ -41,12 +41,12 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.left:
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         if best.changes_callers:
-            yield "  not proved for other callers: a function returns more, so those that are found are changed; read them"
-            yield "  not read: files that do not end in `.py`, such as notebooks and scripts, and other projects"
+            yield "  a function returns more than before: its callers in this project are changed, but not proved"
+            yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
         if best.unseen:
-            yield f"  not changed, and may be callers as well: {_list_first(best.unseen)}"
+            yield f"  possible callers that are not changed: {_list_first(best.unseen)}"
         if best.advice:
-            yield f"  besides: {best.advice}"
+            yield f"  also needed: {best.advice}"
         yield ""
         yield (
             best.diff.rstrip("\n")

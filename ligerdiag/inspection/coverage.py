@@ -139,7 +139,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         for index in sorted(context.matching.conditional)
     )
     moved = tuple(
-        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be told apart"
+        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be distinguished"
         for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
@@ -183,7 +183,7 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
         yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if compilation.program is None:
-        yield "there is no module from before the optimizations, so it is unknown who should see a kernel's writes"
+        yield "there is no module from before the optimizations, so it is unknown which readers should see a kernel's writes"
     elif not compilation.as_written:
         yield _FOLDED
     if (

@@ -91,7 +91,7 @@ class DumpReducer:
         self._read_steps()
         if not self._ask(modules):
             raise InputError(
-                f"`{self.files.id}` does not show the same ({self._symptom.describe()}) without the other files of the"
+                f"`{self.files.id}` does not show the symptom ({self._symptom.describe()}) without the other files of the"
                 " dump, so it cannot be reduced"
             )
         self._best = modules

@@ -131,8 +131,8 @@ class CaseReducer:
     def _refuse(self, original: Program) -> NoReturn:
         assert self._judge is not None
         raise InputError(
-            f"the program as printed from the trace of `{self.case.id}` does not show the same "
-            f"({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
+            f"the program as printed from the trace of `{self.case.id}` does not show the symptom"
+            f" ({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
         )
 
     def _replay(self, outcomes: Sequence[Outcome]) -> Replay | None:

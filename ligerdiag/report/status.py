@@ -109,7 +109,9 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
     if expected_rules is None:
         return None
     if beside is None:
-        raise InputError("expected `expected` beside `expected_rules`: rules alone say nothing of the verdicts")
+        raise InputError(
+            "expected `expected` beside `expected_rules`: rules alone do not say which verdicts are expected"
+        )
     for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:
             raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")

@@ -183,10 +183,10 @@ def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], 
     if reads and not meant:
         readers = "this reader" if len(reads) == 1 else "these readers"
         kept = f"XLA keeps the old contents of {_quote_names(values)} for {readers}"
-        return f"{kept}; all that means the new ones has to use the value that the call returns"
+        return f"{kept}; each reader that needs the new ones has to use the value that the call returns"
     use = f"use {_quote_names(names)} from there on"
     if len(meant) < len(reads):
-        use += " where the new contents are meant"
+        use += " where you need the new contents"
     one = "it" if len(names) == 1 else "them"
     through, places = find_way_to(call, meant)
     return f"{use}: return {one} from {through}, and use {one} in {places}" if places else use

@@ -162,12 +162,11 @@ _KEEPS = {
     Verdict.UNKNOWN: "not every output could be decided",
 }
 _WRONG_NUMBERS = (
-    "{keeps}, and the numbers are wrong all the same: "
-    "the program does not compute the intended result, or a part of it never ran"
+    "{keeps}, but the numbers are wrong: the program does not compute the intended result, or a part of it never ran"
 )
-_WRONG_ANYWAY = "{keeps}, and the numbers are wrong in any case"
-_INEXACT = "{keeps}, and the numbers are worse than rounding explains"
-_BESIDE = "every output is computed from the intended values; the findings count all the same"
+_WRONG_ANYWAY = "{keeps}, and some numbers are wrong"
+_INEXACT = "{keeps}, but the numbers are worse than rounding explains"
+_BESIDE = "every output is computed from the intended values, but there are findings"
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:

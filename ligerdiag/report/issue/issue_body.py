@@ -202,13 +202,13 @@ def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
     if rule.kind is RuleKind.CALLER_WRITE and (replay.changed_inputs or replay.second_run):
         changed = [f"{share:.0%} of the argument {render_code(name)}" for name, share in replay.changed_inputs.items()]
         again = [
-            f"{render_code(name)} is another one in a second execution (relative difference {render_figure(error)})"
+            f"{render_code(name)} has another value in a second execution (relative difference {render_figure(error)})"
             for name, error in replay.second_run.items()
         ]
         said = [*([f"{join_words(changed)} changed"] if changed else []), *again]
-        return f"Executed on the CPU in this schedule, not on a GPU: {'; '.join(said)}. Expected: nothing of the kind."
+        return f"Executed on the CPU in this schedule, not on a GPU: {'; '.join(said)}. Expected: this does not happen."
     if rule.decided_by is DecidedBy.REPLAY or rule.leaves_undefined:
-        return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: nothing of the kind."
+        return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: this does not happen."
     if rule.kind is RuleKind.COPY:
         return "Expected: no copy. The copy is in the schedule; the values of the outputs are right."
     names = finding.outputs or tuple(replay.outputs)

@@ -91,7 +91,7 @@ def _explain(case: CaseReport) -> str:
         return f"{name} could not be analysed: {case.error}"
     if case.disagreements:
         return (
-            f"in {name} the schedule and the numbers contradict each other, and nobody knows yet which is right: "
+            f"in {name} the schedule and the numbers contradict each other, and it is not known which of the two is right: "
             "`ligerdiag check` lists the possible causes"
         )
     allowed = [one for one in case.findings if one.suppressed is not None]
@@ -99,7 +99,7 @@ def _explain(case: CaseReport) -> str:
     if allowed:
         return f"every finding of {name} is allowed ({_list_rules(allowed)})"
     if others:
-        return f"{name} has only findings that are no bug of anybody's ({others})"
+        return f"{name} has only findings that are not bugs ({others})"
     return f"{name} has no finding ({STATUS_TEXTS[case.status]})"
 
 
