@@ -286,7 +286,7 @@ class CallTransfer:
     results: Labels
     """The dependence set that every output of the call gets."""
     written: tuple[tuple[int, Labels, Labels], ...]
-    """For each hidden-written operand: (operand_number, labels that its set loses, labels that its set gains)."""
+    """For each hidden-written operand: (number of the operand, labels that its set loses, labels that its set gains)."""
 
 
 def transfer_call(
