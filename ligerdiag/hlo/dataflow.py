@@ -214,7 +214,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction: one step back within the computation, whatever the opcode."""
+    """Returns the operands of an instruction: the way of going one step back that stays within the computation."""
     return instruction.operands
 
 
