@@ -33,15 +33,16 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes it reads wrongly: it misses them, or sees them
-    and should not.
+    """For each operation and each output, the hidden writes whose bytes the operation or the output reads wrongly: it
+    misses the write, or sees a write that it should not see.
     """
 
     stale: Mapping[_Place, Labels]
-    """Maps (tag path of an operation, id of the instruction that computes it) to the writes whose bytes it misses, as
-    bits (see `LabelSpace.bits_of`). `clobbered` maps it to the writes whose bytes it sees and should not see.
+    """Maps (tag path of an operation, id of the instruction that computes the operation) to the writes that the
+    operation misses, as bits (see `LabelSpace.bits_of`).
     """
     clobbered: Mapping[_Place, Labels]
+    """Maps the same keys to the writes that the operation sees and should not see."""
     outputs: Mapping[str, frozenset[int]]
     """Maps the name of an output to the indices of the hidden writes about which the output's direct dependence sets
     are wrong.

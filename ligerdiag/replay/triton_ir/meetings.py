@@ -130,7 +130,7 @@ def _accumulate_stops(runs: Runs, group: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """The runs of bytes that some programs accessed, by kind of access."""
+    """The runs of bytes that a group of programs accessed, by kind of access (see `Runs`)."""
 
     reads: Runs
     writes: Runs
