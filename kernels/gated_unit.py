@@ -1,4 +1,4 @@
-"""A gated linear unit, activation(gate) * value, whose backward pass leaves both gradients where its inputs were.
+"""A gated linear unit, activation(gate) * value, whose backward pass overwrites both inputs with their gradients.
 
 An element of the result needs one element of either input, so one block of elements is one program, whatever the shape.
 
@@ -21,9 +21,11 @@ from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
 BLOCK = 2048
-"""Elements that one program holds."""
+"""Number of elements that one program holds."""
 WARPS = 16
-"""Four elements a thread, as XLA has them: of 8 or 16, fewer loads are on their way, which cost 1 % on an H100."""
+"""Warps of a program: four elements for each thread, as in XLA; 8 or 16 keep fewer loads in flight, 1 % slower
+on an H100.
+"""
 _TWICE_ROOT = tl.constexpr(2 * math.sqrt(2 / math.pi))
 _CUBIC = tl.constexpr(0.044715)
 
@@ -82,7 +84,7 @@ def gated_unit_backward_kernel(  # noqa: PLR0917
 
 
 def make_gated_unit(*, gelu: bool) -> GatedUnit:
-    """Returns the differentiable function of gate, value and mode, activated by gelu or by silu."""
+    """Returns the differentiable function of gate, value and mode, with gelu or silu as its activation."""
 
     @partial(jax.custom_vjp, nondiff_argnums=(2,))
     def gated_unit(gate: jax.Array, value: jax.Array, mode: Mode) -> jax.Array:
@@ -122,7 +124,7 @@ def make_gated_unit(*, gelu: bool) -> GatedUnit:
 
 
 def apply_gated_unit(gated_unit: GatedUnit, gate: jax.Array, value: jax.Array, mode: str) -> jax.Array:
-    """Returns the unit of float arrays of one shape and dtype, in that; ValueError where they differ."""
+    """Returns the gated unit of two float arrays, in their shape and dtype; raises ValueError if these differ."""
     if gate.shape != value.shape or gate.dtype != value.dtype:
         raise ValueError(
             f"Expected gate and value of one shape and dtype but got {gate.shape=} {gate.dtype=} "

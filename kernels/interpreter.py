@@ -1,7 +1,7 @@
 """Runs a Triton kernel on the CPU, from inside a JAX program, through Triton's own interpreter.
 
-The kernel must have been decorated while TRITON_INTERPRET=1 stood in the environment. XLA:CPU hands a callback copies
-and takes back results, so only the modes whose writes it knows about can be run.
+The environment must have had TRITON_INTERPRET=1 when the kernel was decorated. XLA:CPU passes copies to a callback and takes
+results back, so only the modes in which XLA knows of the writes can run.
 """
 
 import functools
@@ -19,7 +19,9 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class HostArray:
-    """The part of a torch tensor that the interpreter uses, for a contiguous NumPy array that it overwrites."""
+    """The part of a torch tensor's interface that Triton's interpreter needs, for a contiguous NumPy array that it
+    overwrites.
+    """
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -35,7 +37,7 @@ class HostArray:
         return self
 
     def copy_(self, other: "HostArray") -> None:
-        """Does nothing: device and host are one array."""
+        """Does nothing, since the array of the device and that of the host are one."""
 
     def new_empty(self, size: int, device: str) -> "HostArray":
         return HostArray(self.array)
@@ -64,7 +66,7 @@ def interpreted_call(
     mode: Mode,
     metaparams: dict[str, Any],
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
-    """`kernels.triton_call.overwriting_call` for a kernel made under TRITON_INTERPRET=1.
+    """Does the same as `kernels.triton_call.overwriting_call`, for a kernel made under TRITON_INTERPRET=1.
 
     destinations: the names of the kernel's parameters for the new contents of the written operands.
     """
@@ -96,7 +98,7 @@ def interpreted_read_only_call(
     grid: tuple[int, ...],
     metaparams: dict[str, Any],
 ) -> tuple[jax.Array, ...]:
-    """`kernels.triton_call.read_only_call` for a kernel made under TRITON_INTERPRET=1."""
+    """Does the same as `kernels.triton_call.read_only_call`, for a kernel made under TRITON_INTERPRET=1."""
 
     def run(*operands: jax.Array) -> tuple[np.ndarray, ...]:
         hosts = [np.array(operand, order="C") for operand in operands]

@@ -1,6 +1,6 @@
-"""The launch of a kernel on a GPU: measured once and kept in `launches.toml`, never tuned at run time.
+"""Finds the launch configuration of a kernel on a GPU: measured once and kept in `launches.toml`, never tuned at run time.
 
-Tuning at run time would call an in-place kernel on live buffers again and again (rule LD010).
+Tuning at run time would call an in-place kernel on live buffers several times (rule LD010).
 """
 
 import functools
@@ -16,18 +16,18 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfiguration:
-    """block_bytes: of a row, that a program holds at a time, a power of two; warps: of 32 threads each."""
+    """The bytes of a row that a program holds at one time, a power of two, and the number of warps of 32 threads."""
 
     block_bytes: int
     warps: int
 
     def compute_block(self, size: int, itemsize: int) -> int:
-        """Returns the elements of a block, a power of two: fewer than fit where a row of `size` has no more."""
+        """Returns the number of elements of a block, a power of two; not more than a row of `size` elements needs."""
         return min(self.block_bytes // itemsize, 1 << max(0, size - 1).bit_length())
 
 
 def find_launch(operation: str) -> LaunchConfiguration:
-    """Returns the configuration of the operation for the GPU that JAX computes on, the default for an unknown one.
+    """Returns the configuration of the operation for the GPU on which JAX computes; the default one for an unknown GPU.
 
     Raises KeyError for an operation that the file does not have.
     """

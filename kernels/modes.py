@@ -1,30 +1,30 @@
-"""How XLA learns, or does not learn, that a kernel overwrites one of its operands.
-
-This file imports no framework, so that a table of cases can name modes without starting one.
-"""
+"""Defines the modes in which a program calls a kernel that overwrites one of its operands: what it declares to XLA."""
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """How XLA is told about the operand that a kernel overwrites."""
+    """Declaration to XLA about the operand that a kernel overwrites, and the array that then has the new contents."""
 
     HIDDEN = "hidden"
-    """Nothing: the new contents are the very array that was passed in. Exists to be diagnosed."""
+    """Declares nothing; the new contents are in the array that was passed in. Only for tests of ligerdiag."""
 
     TRIVIAL = "trivial"
-    """Nothing; afterwards the sum of the first output is added to the array and subtracted again. Exists to be
-    diagnosed."""
+    """Declares nothing; then adds the sum of the first output to the array and subtracts it again. Only for tests of
+    ligerdiag.
+    """
 
     BARRIER = "barrier"
-    """Nothing; afterwards the array and the outputs go through one `optimization_barrier`. Exists to be diagnosed."""
+    """Declares nothing; then passes the array and the outputs through one `optimization_barrier`. Only for tests of
+    ligerdiag.
+    """
 
     ALIASED = "aliased"
-    """That the operand and one output share their bytes. The one to use."""
+    """Declares that the operand and one output share their bytes, and returns that output. The mode to use."""
 
     OUT_OF_PLACE = "out_of_place"
-    """No declaration is needed: the new contents are an output of their own and the operand is only read."""
+    """Needs no declaration: the new contents are an output with its own bytes, and the kernel only reads the operand."""
 
 
 UNDECLARED = frozenset({Mode.HIDDEN, Mode.TRIVIAL, Mode.BARRIER})
-"""The modes in which the kernel writes bytes that XLA takes for read-only."""
+"""The modes in which the kernel overwrites an operand without declaring it to XLA."""

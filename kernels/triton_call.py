@@ -1,6 +1,6 @@
 """Calls a Triton kernel that overwrites operands, in any mode, through either generation of jax-triton.
 
-A kernel called from here takes, in this order: its operands, its outputs, a destination for each operand that it
+The kernel takes, in this order: its operands, its outputs, a destination for each operand that it
 overwrites, its constexprs. It stores the new contents of an overwritten operand to its destination, or over the operand
 itself if that is None. The destination is `destination_ptr` where there is one, and `destination_0_ptr`,
 `destination_1_ptr`, ... where there are several.
@@ -42,9 +42,9 @@ def inplace_call(
     num_warps: int = 4,
     **metaparams: Any,
 ) -> tuple[Arrays, jax.Array]:
-    """Returns the kernel's outputs and the new contents of `operands[written]`, as `mode` gets hold of them.
+    """Returns the kernel's outputs and the new contents of `operands[written]`, as `mode` returns them.
 
-    As `overwriting_call`, for a kernel that overwrites one operand.
+    Works as `overwriting_call`, for a kernel that overwrites a single operand.
     """
     results, (contents,) = overwriting_call(
         kernel,
@@ -69,11 +69,11 @@ def overwriting_call(
     num_warps: int = 4,
     **metaparams: Any,
 ) -> Results:
-    """Returns the kernel's outputs and the new contents of each of the `written` operands, as `mode` gets hold of them.
+    """Returns the kernel's outputs and the new contents of each of the `written` operands, as `mode` returns them.
 
     written: the numbers of the operands that the kernel overwrites; none for a kernel that only reads, which then is the
-    same in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that XLA knows about;
-    ValueError in the others. `metaparams` go to the kernel's constexprs.
+    same in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that declare the write; the
+    others raise ValueError. `metaparams` go to the kernel's constexprs.
     """
     mode = Mode(mode) if written else Mode.OUT_OF_PLACE
     for number in written:
@@ -169,7 +169,7 @@ def read_only_call(
     num_warps: int = 4,
     **metaparams: Any,
 ) -> tuple[jax.Array, ...]:
-    """Returns the outputs of a kernel that overwrites no operand; it takes its operands, its outputs, its constexprs.
+    """Returns the outputs of a kernel that overwrites no operand; the kernel takes its operands, outputs and constexprs.
 
     A kernel made under TRITON_INTERPRET=1 runs on the CPU.
     """

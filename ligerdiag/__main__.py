@@ -1,6 +1,6 @@
 """Runs the command `ligerdiag`, also as `python -m ligerdiag` if the command is not on PATH.
 
-Ctrl-C during the command's imports ends it as Ctrl-C later does: with the exit code 130, and without a traceback. No
+Ctrl-C during the command's imports ends the command as a later Ctrl-C does: with exit code 130 and without a traceback. No
 case has been checked by then, so there are no results to save.
 """
 
@@ -22,7 +22,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Runs the command line, see `cli.main`."""
+    """Runs the command line; see `cli.main`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the process has its own handler
         signal.signal(signal.SIGINT, _leave)
     from ligerdiag.cache_root import find_cache_root, keep_own_bytecode

@@ -44,7 +44,7 @@ def decode_text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FieldError(f"expected text in UTF-8, and byte {error.start + 1} is none") from None
+        raise FieldError(f"expected text in UTF-8, but byte {error.start + 1} is invalid") from None
 
 
 def _parse_json(text: str | bytes) -> object:
@@ -114,7 +114,7 @@ def read_count(fields: Json, name: str) -> int:
     """Returns the field `name` as an integer of at least 0; raises FieldError if it is missing or anything else."""
     value = read_int(fields, name)
     if value < 0:
-        raise FieldError(f"expected no negative number for `{name}` but got {_show(value)}")
+        raise FieldError(f"expected a number of at least 0 for `{name}` but got {_show(value)}")
     return value
 
 

@@ -124,7 +124,9 @@ def _read_table(file: Path) -> Mapping[str, object] | None:
     except OSError as error:
         raise InputError(f"cannot read `{file}`: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"`{file}` is not TOML: expected text in UTF-8, and byte {error.start + 1} is none") from None
+        raise InputError(
+            f"`{file}` is not TOML: expected text in UTF-8, but byte {error.start + 1} is invalid"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{file}` is not TOML: {error}") from None
     tool = top.get("tool")

@@ -122,7 +122,10 @@ class EndWatch:
         self._interrupts = 0
 
     def begin(self, *, again: bool = False) -> None:
-        """again: whether an event may end this work, too, although other work is complete."""
+        """Notes that the work of the run has begun, so that events end it from now on.
+
+        again: whether an event may end this work even if other work of the run is complete already.
+        """
         self.is_working = True
         if again:
             self._is_finishing = False
@@ -189,10 +192,10 @@ def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
 
 @contextmanager
 def work_until_ended(*, again: bool = False) -> Generator[Work]:
-    """Runs its block, and ends it without an error at Ctrl-C, SIGTERM or the time limit; the yielded Work says which
-    event ended it.
+    """Runs its `with` block, and leaves the block without an error at Ctrl-C, SIGTERM or the time limit. The yielded Work
+    says which event ended the block.
 
-    again: whether an event ends the block even if other work of the run is complete, whose results are written by then.
+    again: whether an event ends this block even after an earlier block of the run is complete and its results are written.
     """
     work = Work()
     watch = _watches[-1] if _watches else None

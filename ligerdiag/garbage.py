@@ -1,5 +1,5 @@
-"""How often Python looks for garbage in the processes of ligerdiag: a command and a worker. A caller of `ligerdiag.check`
-keeps its own setting.
+"""Sets how often Python's garbage collector runs in ligerdiag's own processes, which are commands and workers. A program
+that calls `ligerdiag.check` keeps its own setting.
 """
 
 import gc
@@ -9,5 +9,5 @@ _NEW_OBJECTS = 10_000
 
 
 def collect_rarely() -> None:
-    """Makes this process look for garbage only after some thousand new objects."""
+    """Makes the garbage collector of this process run only after some thousand new objects."""
     gc.set_threshold(_NEW_OBJECTS)

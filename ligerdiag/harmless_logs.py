@@ -18,7 +18,9 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Returns whether a log record is worth showing: JAX's error that it finds no CUDA library is not."""
+    """Returns False for JAX's error that it finds no CUDA library, and True for any other log record: JAX shows only the
+    latter.
+    """
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
 

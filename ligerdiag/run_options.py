@@ -1,5 +1,5 @@
-"""The options of `check`, `record-tuning`, `inspect`, `bisect`, `reduce`, `diff` and `compare`, each declared once, with
-its words on the command line.
+"""The options of `check`, `record-tuning`, `inspect`, `bisect`, `reduce`, `diff` and `compare`, each declared once, with its
+spelling and its help text.
 
 `cli.options.make_command` turns the fields that have an `Option` into options for typer. The other fields are filled in
 by the command: from [tool.ligerdiag], or from options of the command line alone.

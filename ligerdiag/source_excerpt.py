@@ -45,8 +45,8 @@ class Excerpt:
 
 
 def load_unchanged_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """Returns the line without indentation; "" if it cannot be read, or if the columns of the place show that the file
-    has changed since it was compiled.
+    """Returns the source line without its indentation; "" if it cannot be read, or if the columns of the place show that the
+    file has changed since it was compiled.
     """
     if source.span is not None and load_excerpt(source, roots) is None:
         return ""
@@ -54,8 +54,8 @@ def load_unchanged_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 
 def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -> Excerpt | None:
-    """Returns the place with `around` lines before and after it; None if the file may not be read, is gone or has
-    changed, or if the line is blank. roots: real paths of folders.
+    """Returns the line at a place of the user's source with `around` lines before and after it; None if the file may not be
+    read, no longer exists or has changed, or if the line is blank. roots: real paths of folders.
     """
     lines = load_source_lines(source.file, roots)
     text = lines[source.line - 1] if 1 <= source.line <= len(lines) else ""

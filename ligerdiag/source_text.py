@@ -101,7 +101,9 @@ def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
 
 
 def count_characters(line: str, column: int) -> int:
-    """Returns the number of characters in the first `column` bytes of the line in UTF-8, in which Python counts."""
+    """Returns the number of characters in the first `column` bytes of the line in UTF-8, since Python counts columns in
+    bytes.
+    """
     return len(line.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
 
 

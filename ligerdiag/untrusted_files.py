@@ -88,8 +88,8 @@ SANDBOX_OPEN_FILES = 1024
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Largest size of the report on one module; nearly all of it is the HLO text of an HTML page."""
 SANDBOX_SPARE_SECONDS = 5.0
-"""Seconds of processor time beyond its limit after which a process is killed that does not end itself because it runs
-C++ code.
+"""Seconds of processor time beyond its limit after which a process is killed. A process that runs C++ code may be unable to
+end itself at the limit.
 """
 WALL_SECONDS = 120.0
 """Seconds of wall time that a sandboxed process may take, asleep or not, in addition to `WALL_FACTOR` times its

@@ -1,4 +1,4 @@
-"""A sum that is added to a number where it stands."""
+"""Adds the sum of an array to a number in place."""
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +9,13 @@ from kernels.modes import Mode
 from kernels.triton_call import inplace_call
 
 BLOCK = 64
-"""Elements that one program adds up."""
+"""Number of elements that one program adds up."""
 
 
 def add_sum(values: jax.Array, total: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
-    """Returns a copy of the values and `total + sum(values)`, as `mode` gets hold of it.
+    """Returns a copy of the values, and `total + sum(values)` as the new contents of `total`.
 
-    values: f32[size]; total: f32[1]. ValueError for `out_of_place`: the programs add to the old contents.
+    values: f32[size]; total: f32[1]. Raises ValueError for `out_of_place`, since the programs add to the old contents.
     """
     mode = Mode(mode)
     if mode is Mode.OUT_OF_PLACE:

@@ -1,4 +1,4 @@
-"""The kernel: one program a block of elements."""
+"""The Triton kernel: one program for each block of elements."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""The update of a search direction that needs no second array."""
+"""Updates a search direction in place, without a second array."""
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +8,15 @@ from kernels.add_scaled.triton import add_scaled_kernel
 from kernels.triton_call import inplace_call
 
 BLOCK = 64
-"""Elements that one program holds."""
+"""Number of elements that one program holds."""
 
 
 def add_scaled(
     residual: jax.Array, factor: jax.Array, direction: jax.Array, *, mode: str = "aliased"
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns `residual + factor * direction`, f32[size], as `mode` gets hold of it, after the sum of its squares, f32[].
+    """Returns the sum of the squares of the new direction, f32[], and the new direction, `residual + factor * direction`.
 
-    residual, direction: f32[size]; factor: f32[]. The direction is handed to the kernel twice, to read and to overwrite.
+    residual, direction: f32[size]; factor: f32[]. The kernel gets the direction twice, to read and to overwrite.
     """
     if residual.ndim != 1 or residual.shape != direction.shape:
         raise ValueError(f"Expected two arrays of one size but got {residual.shape=} and {direction.shape=}")

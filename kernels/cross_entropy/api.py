@@ -1,4 +1,4 @@
-"""Cross entropy loss whose forward pass, if it is differentiated, leaves the gradient where the logits were."""
+"""Cross entropy loss; if it is differentiated, its forward pass overwrites the logits with their gradient."""
 
 from functools import partial
 
@@ -27,9 +27,9 @@ def cross_entropy(
     """Returns the loss, f32[] or, for reduction `none`, f32[...] in the shape of `targets`; differentiable in `logits`.
 
     logits: bf16, f16 or f32[..., vocabulary]; targets: int[...]; where: bool[...], false where a target is to be
-    ignored. With `return_lse`, also the logsumexp of each row, f32[...], 0 where ignored: to be looked at, for no gradient
-    flows through it. See `reference.cross_entropy` for the formula, `LossOptions` for the options and
-    `kernels.modes.Mode` for the modes. ValueError for shapes that do not fit and for options that do not exist.
+    ignored. With `return_lse`, also returns the logsumexp of each row, f32[...], 0 where ignored; no gradient flows through
+    it. See `reference.cross_entropy` for the formula, `LossOptions` for the options and `kernels.modes.Mode` for the modes.
+    Raises ValueError for shapes that do not fit and for unknown options.
     """
     options = LossOptions(
         ignore_index=ignore_index,
@@ -58,7 +58,7 @@ def cross_entropy_with_gradient(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss as `cross_entropy` does, and its gradient in shape and dtype of `logits`, without autodiff.
 
-    For reduction `none` it is each row's own gradient.
+    For reduction `none`, each row of the gradient is that of the row's own loss.
     """
     options = LossOptions(
         ignore_index=ignore_index,

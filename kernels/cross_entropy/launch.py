@@ -1,4 +1,4 @@
-"""Launches of the kernels on rows of logits."""
+"""Launches the kernels on rows of logits."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,14 +17,14 @@ _VECTOR_BYTES = 16
 
 
 class Losses(NamedTuple):
-    """losses, lse: f32[rows], 0 for a row that is ignored; lse: the logsumexp of the (capped) logits."""
+    """The losses and the logsumexp (`lse`) of the (capped) logits of each row, f32[rows] each; 0 for an ignored row."""
 
     losses: jax.Array
     lse: jax.Array
 
 
 class LossesAndGradient(NamedTuple):
-    """As `Losses`; gradient: shaped and typed as the logits, as the mode gets hold of it."""
+    """As `Losses`, with the gradient in shape and dtype of the logits."""
 
     losses: jax.Array
     lse: jax.Array
@@ -32,7 +32,7 @@ class LossesAndGradient(NamedTuple):
 
 
 def launch_forward(logits: jax.Array, targets: jax.Array, options: LossOptions) -> Losses:
-    """Returns the losses of the rows; reads the logits once and writes nothing over them.
+    """Returns the losses of the rows; reads the logits once and does not overwrite them.
 
     logits: float[rows, vocabulary], at least one of each; targets: i32[rows].
     """

@@ -1,4 +1,4 @@
-"""The options of a cross entropy loss, apart from its arrays. Imports no framework."""
+"""Defines the options of a cross entropy loss, apart from its arrays. Imports no framework."""
 
 import math
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from kernels.modes import Mode
 
 
 class Reduction(StrEnum):
-    """How the loss is computed from the losses of the rows."""
+    """How the losses of the rows become the loss."""
 
     MEAN = "mean"
-    """Their sum, divided by the number of rows that are not ignored (at least 1)."""
+    """The sum of the rows' losses, divided by the number of rows that are not ignored (at least 1)."""
 
     SUM = "sum"
-    """Their sum."""
+    """The sum of the rows' losses."""
 
     NONE = "none"
-    """They are the loss, in the shape of the targets; an ignored row's is 0."""
+    """The losses of the rows themselves, in the shape of the targets; 0 for an ignored row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossOptions:
-    """The static options of a loss; ValueError for one that does not exist.
+    """The static options of a loss. Raises ValueError for an invalid value.
 
     ignore_index: a row with this target counts for nothing.
     label_smoothing: the share, in [0, 1], of the target that is spread evenly over the vocabulary.

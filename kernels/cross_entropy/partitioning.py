@@ -1,7 +1,7 @@
-"""A function of rows that XLA's partitioner calls on the rows that a device has, where the arrays are only annotated.
+"""Makes a function of rows that XLA's partitioner calls on each device's own rows if the arrays only have shardings.
 
 Without it the partitioner, which knows nothing of a custom call, gathers every row on every device. The columns are gathered
-all the same where they are split: a row is the kernel's to see whole (`vocabulary_axis` of the fused loss avoids that).
+all the same where they are split: the kernel needs whole rows (`vocabulary_axis` of the fused loss avoids that).
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 
 def partition_by_rows(function: Callable[..., Any], rule: str) -> Callable[..., Any]:
-    """Returns the function, to be called with arrays that all have the rows as their first dimension, as its results have.
+    """Returns the function with a partitioning by rows; rows are the first dimension of all its arguments and results.
 
     rule: Shardy's, in which `row` names the first dimension of each array and `column` the other one, if any.
     """

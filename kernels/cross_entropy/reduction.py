@@ -1,4 +1,4 @@
-"""From targets and the losses of rows to the loss, and what its gradient is multiplied by."""
+"""Computes the loss from the losses of the rows, and the factor of its gradient."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from kernels.cross_entropy.options import LossOptions, Reduction
 
 
 def apply_where(targets: jax.Array, where: jax.Array | None, options: LossOptions) -> jax.Array:
-    """Returns the targets, i32[...], `ignore_index` where `where` is false."""
+    """Returns the targets, i32[...], replaced by `ignore_index` where `where` is false."""
     targets = targets.astype(jnp.int32)
     if where is None:
         return targets
@@ -17,12 +17,12 @@ def apply_where(targets: jax.Array, where: jax.Array | None, options: LossOption
 
 
 def compute_divisor(targets: jax.Array, options: LossOptions) -> jax.Array:
-    """Returns what a mean divides by, f32[]: the number of targets that are not ignored, at least 1."""
+    """Returns the divisor of a mean, f32[]: the number of targets that are not ignored, at least 1."""
     return jnp.maximum(1, (targets != options.ignore_index).sum()).astype(jnp.float32)
 
 
 def reduce_losses(losses: jax.Array, targets: jax.Array, options: LossOptions) -> jax.Array:
-    """Returns the loss of rows whose losses are f32[rows], in the shape that the reduction gives it."""
+    """Returns the loss for rows whose losses are f32[rows], in the shape of the reduction."""
     match options.reduction:
         case Reduction.NONE:
             return losses.reshape(targets.shape)
@@ -33,7 +33,8 @@ def reduce_losses(losses: jax.Array, targets: jax.Array, options: LossOptions) -
 
 
 def split_scale(dtype: jnp.dtype, targets: jax.Array, options: LossOptions) -> tuple[jax.Array, jax.Array | None]:
-    """Returns what the kernel multiplies the gradient by, f32[], and what is left for the backward pass, if anything.
+    """Returns the factor by which the kernel multiplies the gradient, f32[], and the one left for the backward pass, or
+    None.
 
     A mean's 1 / count belongs into the kernel. In f16 it would push small gradients out of the range: it is multiplied
     later, in f32, together with the cotangent, which may be a large one (loss scaling).

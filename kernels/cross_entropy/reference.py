@@ -1,4 +1,4 @@
-"""Cross entropy in plain jnp, computed in f32: what the kernel is compared with."""
+"""Cross entropy in plain jnp, computed in f32: the reference for the kernel."""
 
 import jax
 import jax.numpy as jnp

@@ -1,10 +1,10 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """logits float[batch, context, vocabulary], targets int[batch, context]."""
+    """The shapes logits float[batch, context, vocabulary] and targets int[batch, context]."""
 
     batch: int
     context: int
@@ -14,4 +14,4 @@ class Shape(NamedTuple):
 SEED_SMALL = Shape(3, 4, 8)
 SEED_LARGE = Shape(4, 128, 50304)
 WIDE = Shape(1, 32, 128)
-"""Few enough rows to run through an interpreter, wide enough that a sum over a row rounds."""
+"""Few enough rows for an interpreter, and wide enough that a sum over a row is rounded."""

@@ -1,4 +1,4 @@
-"""The kernels, one program a row: loss and logsumexp, with the gradient over the logits or without it.
+"""The Triton kernels, one program for each row: loss and logsumexp, with or without overwriting the logits by the gradient.
 
 - A program reads its row once for the logsumexp and once more for the gradient. The second read finds most of the row in
   the L2 cache: few programs run at a time, the blocks come in the opposite order, and what is read or written for the
@@ -18,7 +18,7 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def load_logits(pointer, exists, SOFT_CAP: tl.constexpr, EVICTION: tl.constexpr):
-    """Returns logits in f32, capped where there is a cap; -inf where none exists."""
+    """Returns logits in f32, capped if there is a cap; -inf where `exists` is false."""
     x = tl.load(pointer, mask=exists, other=float("-inf"), eviction_policy=EVICTION).to(tl.float32)
     if SOFT_CAP > 0:
         x = SOFT_CAP * _tanh(x / SOFT_CAP)

@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy loss whose forward pass, if it is differentiated, computes all gradients on the way."""
+"""Linear layer and cross entropy loss; if differentiated, the forward pass also computes all gradients."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from kernels.fused_linear_cross_entropy.chunks import Parameters, compute_losses
 from kernels.fused_linear_cross_entropy.options import FusedOptions
 
 LOGITS_BYTES = 512 * 2**20
-"""The most that the logits of one chunk take, by default."""
+"""Default for the largest number of bytes of the logits of one chunk."""
 
 
 def fused_linear_cross_entropy(
@@ -37,15 +37,16 @@ def fused_linear_cross_entropy(
     input: bf16, f16 or f32[..., embedding]; weight: float[embedding, vocabulary]; targets: int[...];
     bias: float[vocabulary]; where: bool[...], false where a target is to be ignored. The parameters are cast to the
     input's dtype and the logits are in it; all sums over them are f32. With `return_lse`, also the logsumexp of the
-    logits of each token, f32[...], 0 where ignored: to be looked at, for no gradient flows through it.
+    logits of each token, f32[...], 0 where ignored; no gradient flows through it.
 
-    logits_bytes: what the logits of one chunk may take; twice that in mode `out_of_place`. accumulate: what the gradient
-    of the weight is summed up in from chunk to chunk, `input` (the input's dtype) or `f32` (see `options.Accumulate`).
+    logits_bytes: the most bytes of the logits of one chunk; twice that in mode `out_of_place`. accumulate: the dtype in
+    which the gradient of the weight is summed over the chunks, `input` (the input's dtype) or `f32` (see
+    `options.Accumulate`).
     vocabulary_axis: inside of a `shard_map`, the mesh axis over which weight and bias are split in the vocabulary; the
     targets are those of the whole vocabulary. No logits are gathered: the devices exchange one f32 a token, twice.
     For reduction `none` the backward pass computes the logits once more. See `reference.fused_linear_cross_entropy` for
-    the formula, `LossOptions` for the other options and `kernels.modes.Mode` for the modes. ValueError for shapes that
-    do not fit and for options that do not exist.
+    the formula, `LossOptions` for the other options and `kernels.modes.Mode` for the modes. Raises ValueError for shapes
+    that do not fit and for unknown options.
     """
     options = FusedOptions(
         loss=LossOptions(

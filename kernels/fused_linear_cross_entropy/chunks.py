@@ -1,4 +1,4 @@
-"""Losses and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time.
+"""Computes losses and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time.
 
 - The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
 - The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
@@ -26,7 +26,7 @@ _KEEP_LOOP = {"skip-simplify-while-loops_trip-count-one": "true"}
 
 
 class Parameters(NamedTuple):
-    """weight: float[embedding, vocabulary]; bias: float[vocabulary] or None; both in the dtype of the input."""
+    """The weight, float[embedding, vocabulary], and the bias, float[vocabulary] or None, in the dtype of the input."""
 
     weight: jax.Array
     bias: jax.Array | None
@@ -40,7 +40,7 @@ class Sums(NamedTuple):
 
 
 class Results(NamedTuple):
-    """losses, lse: f32[tokens]; input: the gradient of the input, in its dtype; zeros where no chunk has been yet."""
+    """The losses and logsumexps (`lse`), f32[tokens], and the gradient of the input, zeros for chunks not computed yet."""
 
     losses: jax.Array
     lse: jax.Array
@@ -49,7 +49,7 @@ class Results(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """tokens: of the first chunk, then of each of the `count` others."""
+    """The number of tokens in the first chunk, and in each of the `count` others."""
 
     first: int
     size: int
@@ -57,7 +57,7 @@ class Chunks(NamedTuple):
 
 
 def split_tokens(tokens: int, most: int) -> Chunks:
-    """Returns chunks of at most `most` tokens, about equal; the first takes what is left. See 1 and 2."""
+    """Returns chunks of at most `most` tokens, about equal; the first one has the rest."""
     if tokens <= most:
         return Chunks(tokens, 0, 0)
     tile = _TILE if most >= _TILE else 1
@@ -87,9 +87,8 @@ def compute_losses(
 def compute_losses_and_gradients(
     input: jax.Array, parameters: Parameters, targets: jax.Array, scale: jax.Array, options: FusedOptions
 ) -> Results:
-    """Returns losses, and `scale` times the gradients of their sum; each row by its own if scale is f32[tokens].
-
-    input: float[tokens, embedding], at least one token; targets: i32[tokens]; scale: f32[] or f32[tokens].
+    """Returns losses, and `scale` times the gradients of their sum; with scale f32[tokens], each token has its
+    own factor.
     """
     chunks = _split(input, parameters, options)
 

@@ -1,5 +1,5 @@
-"""The same loss on a mesh, the kernel in a `shard_map`: each device calls it on tokens of its own, and XLA does not
-gather anything into a hidden copy.
+"""Computes the fused loss on a mesh, with the kernel in a `shard_map`: each device calls it on its own tokens, and XLA
+gathers nothing into a hidden copy.
 
 The tokens are split over one axis, whatever the parameters are split over. Parameters that are split are gathered whole
 on each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. Each
@@ -40,8 +40,8 @@ def fused_linear_cross_entropy_in_shard_map(
 
     Shapes as for `api.fused_linear_cross_entropy`; the first dimension of input, targets and mask is a multiple of the mesh
     axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None.
-    vocabulary_axis: of the partitions' axes the one that is left split, see `options.FusedOptions`.
-    local_loss: what each device calls, with reduction `sum`; another one takes the same arguments.
+    vocabulary_axis: the axis of the partitions that is not gathered, see `options.FusedOptions`. local_loss: the loss that
+    each device calls, with reduction `sum`; it takes the same arguments.
     """
     tokens = PartitionSpec(axis)
     specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)

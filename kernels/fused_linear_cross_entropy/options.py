@@ -1,4 +1,4 @@
-"""The options of a fused linear cross entropy, apart from its arrays. Imports no framework."""
+"""Defines the options of a fused linear cross entropy, apart from its arrays. Imports no framework."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,20 +7,22 @@ from kernels.cross_entropy.options import LossOptions
 
 
 class Accumulate(StrEnum):
-    """The type in which the gradients of the weight are added up over the chunks. Within a chunk it is always f32."""
+    """The dtype in which the gradient of the weight is summed over the chunks; within a chunk it is always f32."""
 
     INPUT = "input"
-    """The input's dtype: no more memory than the gradient itself, and one rounding a chunk."""
+    """The input's dtype: needs no more memory than the gradient itself, and rounds once for each chunk."""
 
     F32 = "f32"
-    """f32: four bytes for every element of the weight on top, and twice the traffic for every chunk but the first."""
+    """f32: needs four additional bytes for each element of the weight, and twice the traffic for each chunk but
+    the first.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedOptions:
-    """The static options; ValueError for one that does not exist.
+    """The static options of the fused loss. Raises ValueError for an invalid value.
 
-    logits_bytes: what the logits of one chunk may take, in bytes; a chunk has one token at least.
+    logits_bytes: the most bytes of the logits of one chunk; a chunk has at least one token.
     vocabulary_axis: in a `shard_map`, the mesh axis over which the vocabulary is split, each device having the next part of
         it. None if each device has all of it.
     """

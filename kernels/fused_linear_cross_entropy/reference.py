@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy in plain jnp, computed in f32: what the kernel is compared with."""
+"""Linear layer and cross entropy in plain jnp, computed in f32: the reference for the kernel."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def fused_linear_cross_entropy(
     bias: jax.Array | None = None,
     **options: Any,
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Returns the loss, f32[] or, for reduction `none`, f32[...]; the logsumexp, too, if asked for.
+    """Returns the loss, f32[] or, for reduction `none`, f32[...]; with `return_lse` also the logsumexp.
 
     input: float[..., embedding]; weight: float[embedding, vocabulary]; targets: int[...]; bias: float[vocabulary];
     options: those of `kernels.cross_entropy.reference.cross_entropy`.

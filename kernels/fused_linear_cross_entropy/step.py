@@ -1,4 +1,4 @@
-"""One training step's worth: loss and gradients by `jax.value_and_grad`, the way a user gets them."""
+"""Computes loss and gradients by `jax.value_and_grad`, as a training step does."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The loss of rows of which each device has the logits of one part of the vocabulary, in a `shard_map`.
+"""Computes the loss in a `shard_map` in which each device has the logits of one part of the vocabulary.
 
 - Each device computes the logsumexp of its part. The whole one is `m + log(sum(exp(part - m)))` over the devices, `m` their
   maximum: one f32 a row is exchanged twice, and no logit.
@@ -21,7 +21,7 @@ from kernels.launches import find_launch
 from kernels.triton_call import inplace_call
 
 _ELSEWHERE, _IGNORED, _NOWHERE = -1, -2, -3
-"""In the place of a target that another device has, that is ignored, that is not in the vocabulary."""
+"""Values that replace a target that another device has, that is ignored, or that is not in the vocabulary."""
 _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -48,7 +48,9 @@ def launch_part(logits: jax.Array, targets: jax.Array, axis: str, options: LossO
 def launch_part_with_gradient(
     logits: jax.Array, targets: jax.Array, scale: jax.Array, axis: str, options: LossOptions
 ) -> LossesAndGradient:
-    """Returns the same and `scale` times the gradient of this part's logits; scale: f32[] or f32[rows]."""
+    """Returns the losses, as `launch_part`, and `scale` times the gradient of this part's logits; scale: f32[]
+    or f32[rows].
+    """
     rows = _compute_rows(logits, targets, axis, options)
     configuration = find_launch("cross_entropy")
     (at_target,), gradient = inplace_call(

@@ -1,1 +1,1 @@
-"""Linear layers and the divergence between them, a chunk of tokens at a time. See README.md; start at `api`."""
+"""Linear layers and the divergence between them, chunk by chunk of tokens. See README.md; start at `api`."""

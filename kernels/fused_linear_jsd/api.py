@@ -1,4 +1,4 @@
-"""Linear layers and Jensen-Shannon divergence whose forward pass computes the gradients of the student's, too."""
+"""Linear layers and Jensen-Shannon divergence; the forward pass also computes the gradients of the student's arrays."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from kernels.kl_div.options import DivergenceOptions
 from kernels.kl_div.row_weights import compute_row_weights
 
 LOGITS_BYTES = 512 * 2**20
-"""Of the logits that exist at a time, student's and teacher's, unless the caller says otherwise."""
+"""Default for the most bytes of the student's and teacher's logits that exist at one time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ def fused_linear_jsd(
 
     student_input: bf16, f16 or f32[..., hidden]; student_weight: float[hidden, vocabulary]; teacher_input: float[...,
     teacher_hidden]; teacher_weight: float[teacher_hidden, vocabulary]; where: bool[...], false for a token that does not
-    count. Each product is computed in its input's dtype. reduction: `mean` or `sum`. logits_bytes: of the logits that
-    exist at a time. accumulate: the dtype in which the weight's gradient is summed up over the chunks, by default that of
-    the student's input. See `reference.fused_linear_jsd` for the formula, `DivergenceOptions` for the options and
-    `kernels.modes.Mode` for the modes. Raises ValueError for shapes that do not fit and for an option that does not exist.
+    count. Each product is computed in its input's dtype. reduction: `mean` or `sum`. logits_bytes: the most bytes of logits
+    at one time. accumulate: the dtype in which the weight's gradient is summed up over the chunks, by default that of the
+    student's input. See `reference.fused_linear_jsd` for the formula, `DivergenceOptions` for the options and
+    `kernels.modes.Mode` for the modes. Raises ValueError for shapes that do not fit and for unknown options.
     """
     check_beta(beta)
     options = DivergenceOptions(temperature=temperature, reduction=reduction, mode=mode)

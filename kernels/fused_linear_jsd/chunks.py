@@ -1,4 +1,4 @@
-"""Loss and gradients, one chunk of tokens after another, so that never all of the logits exist."""
+"""Computes loss and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ type Linear = tuple[jax.Array, jax.Array]
 
 
 class LossAndGradients(NamedTuple):
-    """loss: f32[]; input, weight: the student's gradients, in the dtype of its input."""
+    """The loss, f32[], and the gradients of the student's input and weight, in the dtype of the input."""
 
     loss: jax.Array
     input: jax.Array
@@ -21,7 +21,7 @@ class LossAndGradients(NamedTuple):
 
 
 def compute_chunk_size(tokens: int, vocabulary: int, bytes_each: int, budget: int) -> int:
-    """Returns how many tokens' logits, `bytes_each` for one of each token, fit into a budget of bytes.
+    """Returns the number of tokens whose logits fit into `budget` bytes; a token has `bytes_each` for each vocabulary entry.
 
     At least 1 and at most all; a multiple of 128, the side of a matrix product's tile, where 128 of them fit.
     """
@@ -60,7 +60,7 @@ def compute_loss_and_gradients(
 ) -> LossAndGradients:
     """Returns loss and gradients of `reference.fused_linear_jsd`.
 
-    weights: f32[tokens], what the loss of each counts; chunk: tokens whose logits exist at a time; accumulate: the dtype in
+    weights: f32[tokens], the weight of each token's loss; chunk: number of tokens of a chunk; accumulate: the dtype in
     which the weight's gradient is summed up over the chunks.
     """
     dtype = student[0].dtype

@@ -1,4 +1,4 @@
-"""Linear layers and Jensen-Shannon divergence in plain jnp, in f32: what the kernel is compared with."""
+"""Linear layers and Jensen-Shannon divergence in plain jnp, in f32: the reference for the kernel."""
 
 import jax
 import jax.numpy as jnp

@@ -1,1 +1,1 @@
-"""GeGLU whose backward pass leaves both gradients where its inputs were. See README.md; start at `api`."""
+"""GeGLU whose backward pass overwrites both inputs with their gradients. See README.md; start at `api`."""

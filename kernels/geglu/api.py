@@ -1,4 +1,4 @@
-"""GeGLU whose backward pass leaves both gradients where its inputs were."""
+"""GeGLU whose backward pass overwrites both inputs with their gradients."""
 
 import jax
 
@@ -11,6 +11,6 @@ def geglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.Ar
     """Returns `gelu(gate) * value`, gelu in its tanh form, in the shape and dtype of both; differentiable in both.
 
     gate, value: bf16, f16 or f32[...]. See `reference.geglu` for the formula and `kernels.modes.Mode` for how the backward
-    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and a mode that does not exist.
+    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and for an unknown mode.
     """
     return apply_gated_unit(_geglu, gate, value, mode)

@@ -1,4 +1,4 @@
-"""GeGLU in plain jnp, computed in f32: what the kernel is compared with."""
+"""GeGLU in plain jnp, computed in f32: the reference for the kernel."""
 
 import math
 

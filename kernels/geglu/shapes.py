@@ -1,4 +1,4 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from kernels.swiglu.shapes import LLAMA_7B_MLP, LLAMA_8B, SMALL, Shape
 

@@ -1,4 +1,4 @@
-"""Jensen-Shannon divergence for distillation, whose forward pass leaves the gradient where the student's logits were."""
+"""Jensen-Shannon divergence for distillation, whose forward pass overwrites the student's logits with their gradient."""
 
 from functools import partial
 
@@ -23,10 +23,9 @@ def jsd(
     """Returns the divergence, f32[] or, for reduction `none`, f32[...]; differentiable in the student's logits alone.
 
     student_logits, teacher_logits: bf16, f16 or f32[..., vocabulary], each of its own dtype; where: bool[...], false for a
-    row that does not count; beta: in [0, 1], of which 0 is KL(teacher || student) and 1 KL(student || teacher). See
-    `reference.jsd` for the formula, `DivergenceOptions` for the options and `kernels.modes.Mode` for the modes. Where no
-    gradient is asked for, none is computed and nothing is overwritten. Raises ValueError for shapes that do not fit and for
-    an option that does not exist.
+    row that does not count; beta: in [0, 1]; 0 means KL(teacher || student), 1 KL(student || teacher). See `reference.jsd`
+    for the formula, `DivergenceOptions` for the options and `kernels.modes.Mode` for the modes. Without differentiation, no
+    gradient is computed and nothing is overwritten. Raises ValueError for shapes that do not fit and for unknown options.
     """
     check_beta(beta)
     options = DivergenceOptions(temperature=temperature, reduction=reduction, mode=mode)

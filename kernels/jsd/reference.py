@@ -1,4 +1,4 @@
-"""Jensen-Shannon divergence of softmax distributions in plain jnp, computed in f32: what the kernel is compared with."""
+"""Jensen-Shannon divergence of softmax distributions in plain jnp, computed in f32: the reference for the kernel."""
 
 import math
 

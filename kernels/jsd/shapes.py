@@ -1,4 +1,4 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from kernels.kl_div.shapes import LLAMA_3, SMALL, Shape
 

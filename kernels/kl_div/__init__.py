@@ -1,1 +1,1 @@
-"""KL divergence whose forward pass leaves the gradient where the student's logits were. See README.md; start at `api`."""
+"""KL divergence whose forward pass overwrites the student's logits with their gradient. See README.md; start at `api`."""

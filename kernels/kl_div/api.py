@@ -1,4 +1,4 @@
-"""KL divergence for distillation, whose forward pass leaves the gradient where the student's logits were."""
+"""KL divergence for distillation, whose forward pass overwrites the student's logits with their gradient."""
 
 from functools import partial
 
@@ -23,8 +23,8 @@ def kl_div(
 
     student_logits, teacher_logits: bf16, f16 or f32[..., vocabulary], each of its own dtype; where: bool[...], false for a
     row that does not count. See `reference.kl_div` for the formula, `DivergenceOptions` for the options and
-    `kernels.modes.Mode` for the modes. Where no gradient is asked for, none is computed and nothing is overwritten. Raises
-    ValueError for shapes that do not fit and for an option that does not exist.
+    `kernels.modes.Mode` for the modes. Without differentiation, no gradient is computed and nothing is overwritten. Raises
+    ValueError for shapes that do not fit and for unknown options.
     """
     options = DivergenceOptions(temperature=temperature, reduction=reduction, mode=mode)
     student, teacher = flatten_pair(student_logits, teacher_logits)

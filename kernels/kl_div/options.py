@@ -1,4 +1,4 @@
-"""The options of a divergence between two rows of logits, apart from its arrays. Imports no framework."""
+"""Defines the options of a divergence between two rows of logits, apart from its arrays. Imports no framework."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from kernels.modes import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergenceOptions:
-    """The static options of a divergence; ValueError for one that does not exist.
+    """The static options of a divergence. Raises ValueError for an invalid value.
 
-    temperature: both rows of logits are divided by it. The loss is not multiplied by its square.
-    reduction: a mean is that of the rows, not of the elements.
+    temperature: divides both rows of logits; the loss is not multiplied by its square. reduction: a mean is over the rows,
+    not over the elements.
     """
 
     temperature: float = 1.0

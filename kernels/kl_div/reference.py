@@ -1,4 +1,4 @@
-"""KL divergence of softmax distributions in plain jnp, computed in f32: what the kernel is compared with."""
+"""KL divergence of softmax distributions in plain jnp, computed in f32: the reference for the kernel."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,9 @@ def kl_div(
 
 
 def apply_weights(losses: jax.Array, where: jax.Array | None, reduction: str) -> jax.Array:
-    """Returns the losses of the rows, f32[...], as the reduction has them; one that does not count is 0 even if NaN."""
+    """Returns the losses of the rows, f32[...], as the reduction combines them; a row that does not count has 0, even for
+    NaN.
+    """
     weights = compute_row_weights(losses.shape, where, Reduction(reduction)).reshape(losses.shape)
     weighted = jnp.where(weights == 0, 0.0, weights * losses)
     return weighted if Reduction(reduction) is Reduction.NONE else weighted.sum()

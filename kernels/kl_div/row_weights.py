@@ -1,4 +1,4 @@
-"""The weight of each row's loss, and how the losses of rows become one."""
+"""Computes the weight of each row's loss, and combines the losses of the rows."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from kernels.cross_entropy.options import Reduction
 
 
 def flatten_pair(student_logits: jax.Array, teacher_logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns both as float[rows, vocabulary]; ValueError where their shapes differ or there is no vocabulary."""
+    """Returns both as float[rows, vocabulary]; raises ValueError if their shapes differ or the vocabulary is empty."""
     if student_logits.shape != teacher_logits.shape or not student_logits.shape[-1:] > (0,):
         raise ValueError(
             "Expected student and teacher logits of one shape (..., vocabulary) "
@@ -30,7 +30,7 @@ def compute_row_weights(tokens: tuple[int, ...], where: jax.Array | None, reduct
 
 
 def reduce_losses(losses: jax.Array, tokens: tuple[int, ...], reduction: Reduction) -> jax.Array:
-    """Returns the losses of the rows, weighted already, as `reduction` has them."""
+    """Returns the loss, combined from weighted losses of the rows as `reduction` says."""
     return losses.reshape(tokens) if reduction is Reduction.NONE else losses.sum()
 
 

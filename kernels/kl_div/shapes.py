@@ -1,15 +1,15 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """student_logits, teacher_logits float[tokens, vocabulary]."""
+    """The shape float[tokens, vocabulary] of student_logits and teacher_logits."""
 
     tokens: int
     vocabulary: int
 
 
 SMALL = Shape(32, 64)
-"""Few enough rows to run through an interpreter."""
+"""Few enough rows for an interpreter."""
 LLAMA_3 = Shape(4096, 128256)

@@ -1,4 +1,4 @@
-"""The kernel of both divergences, one program a row, and its launch."""
+"""The Triton kernel of both divergences, one program for each row, and its launch."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,9 @@ from kernels.kl_div.options import DivergenceOptions
 from kernels.triton_call import overwriting_call
 
 MAX_BLOCK = 4096
-"""Elements of a row that one program holds at a time, at most."""
+"""Largest number of elements of a row that one program holds at one time."""
 SMALLEST = 1e-37
-"""A probability whose share of the mixture is below that counts as 0: rounded to 0, its logarithm would be infinite."""
+"""The least share of the mixture at which a probability counts: rounded to 0, its logarithm would be infinite."""
 
 
 @triton.jit
@@ -114,8 +114,8 @@ def launch(
 ) -> tuple[jax.Array, jax.Array | None]:
     """Returns the losses, f32[rows], and the gradient, shaped and typed as the student's logits, or None without one.
 
-    student_logits, teacher_logits: float[rows, vocabulary], neither 0; weights: f32[rows], what each row counts; beta: in
-    [0, 1], that of `kernels.jsd`; 0 is KL(teacher || student).
+    student_logits, teacher_logits: float[rows, vocabulary], both sizes above 0; weights: f32[rows], the weight of each row;
+    beta: in [0, 1], that of `kernels.jsd`; 0 is KL(teacher || student).
     """
     rows, vocabulary = student_logits.shape
     (losses,), contents = overwriting_call(

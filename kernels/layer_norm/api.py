@@ -1,4 +1,4 @@
-"""Layer normalization whose backward pass leaves the gradient of the input where the cotangent was."""
+"""Layer normalization whose backward pass overwrites the cotangent with the gradient of the input."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ def layer_norm(
 
     input: bf16, f16 or f32[..., hidden]; weight, bias: float[hidden]. See `reference.layer_norm` for the formula and
     `kernels.modes.Mode` for how the backward kernel overwrites the cotangent. Raises ValueError for shapes that do not
-    fit, a mode that does not exist and a negative epsilon.
+    fit, an unknown mode and a negative epsilon.
     """
     if weight.ndim != 1 or input.shape[-1:] != weight.shape or bias.shape != weight.shape:
         raise ValueError(

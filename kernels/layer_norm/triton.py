@@ -1,4 +1,4 @@
-"""The kernels, a whole row at a time, and their launches."""
+"""The Triton kernels, one row at a time, and their launches."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,13 @@ from kernels.row_parts import WIDE, choose_stages, choose_warps, fold_parts, loa
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
-"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200, one where rows are wide. Each sums up two
-gradients."""
+"""Most programs of the backward kernel: two for each multiprocessor of an H100, one if rows are wide. Each sums two
+gradients.
+"""
 
 
 class Moments(NamedTuple):
-    """mean, inverse: f32[rows], the mean of each row and 1 / sqrt(variance + epsilon)."""
+    """The mean of each row, f32[rows], and its `inverse`, 1 / sqrt(variance + epsilon), f32[rows]."""
 
     mean: jax.Array
     inverse: jax.Array
@@ -143,7 +144,7 @@ def layer_norm_backward_kernel(  # noqa: PLR0915, PLR0917 - Triton knows no keyw
 def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float) -> tuple[jax.Array, Moments]:
     """Returns the output, shaped and typed as `input`, and the moments of its rows.
 
-    input: float[rows, hidden], neither 0; weight, bias: float[hidden].
+    input: float[rows, hidden], both sizes above 0; weight, bias: float[hidden].
     """
     rows, hidden = input.shape
     parts = split_row(hidden)
@@ -168,7 +169,7 @@ def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float)
 def launch_backward(
     cotangent: jax.Array, input: jax.Array, weight: jax.Array, moments: Moments, mode: Mode
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the gradient of the input, as the mode gets hold of it, and those of weight and bias, f32[hidden].
+    """Returns the gradient of the input, as the new contents of `cotangent`, and those of weight and bias, f32[hidden].
 
     cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden].
     """

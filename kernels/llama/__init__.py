@@ -1,1 +1,1 @@
-"""A small Llama in plain JAX, with the project's kernels by a switch. See README.md; start at `step`."""
+"""A small Llama in plain JAX, optionally with the project's kernels. See README.md; start at `step`."""

@@ -1,4 +1,4 @@
-"""Sizes of a Llama, the shapes of its parameters and what each of their dimensions is. Imports no framework."""
+"""Defines the sizes of a Llama, and the shapes and dimensions of its parameters. Imports no framework."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ type Tree[T] = dict[str, T | dict[str, T]]
 class LlamaConfig:
     """The sizes of a Llama 3 (arXiv 2407.21783, table 3); `head_size` elements for each of heads and key_heads.
 
-    context: tokens of a training sequence. tied: whether the embedding is the head, too. unrolled: whether the layers are
-    written out one by one, and not a `scan`.
+    context: tokens of a training sequence. tied: whether the embedding also serves as the head. unrolled: whether the layers
+    are written out one by one, and not a `scan`.
     """
 
     vocabulary: int
@@ -58,31 +58,33 @@ CONFIGS = {
         vocabulary=128256, width=8192, inner=28672, layers=80, heads=64, key_heads=8, head_size=128, context=8192
     ),
 }
-"""From 1B on those of Llama 3."""
+"""Configurations by name; those from 1B upwards are sizes of Llama 3."""
 
 
 class Logits(StrEnum):
-    """How the logits come to the kernel that overwrites them."""
+    """The form in which the logits reach the kernel that overwrites them."""
 
     CHUNKED = "chunked"
-    """Of some tokens at a time, in bf16, by `kernels.fused_linear_cross_entropy`."""
+    """The logits of some tokens at a time, in bf16, by `kernels.fused_linear_cross_entropy`."""
 
     SEED = "seed"
-    """Of some tokens at a time, in f32 and a `scan`, as the project's seed has it, by `kernels.seed_flce`."""
+    """The logits of some tokens at a time, in f32 and a `scan`, as the project's seed computes them, by
+    `kernels.seed_flce`.
+    """
 
     WHOLE = "whole"
-    """Of all tokens, in f32, by `kernels.cross_entropy`."""
+    """The logits of all tokens, in f32, by `kernels.cross_entropy`."""
 
     PARTITIONED = "partitioned"
-    """As `whole`, by a `custom_partitioning`: each device calls the kernel on the tokens that it has."""
+    """As WHOLE, with a `custom_partitioning`: each device calls the kernel on its own tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fused:
-    """The kernels that a model calls, each by the mode in which it overwrites its operand; None for plain JAX.
+    """The kernels that a model calls, each with the mode in which it overwrites its operand; None means plain JAX.
 
     per_device: whether they are called in a `shard_map`, each device on its own part, or by XLA's partitioner.
-    logits: matters where the loss is a kernel and not called per device.
+    logits: used only if the loss is a kernel that is not called per device.
     """
 
     loss: Mode | None = None
@@ -94,12 +96,12 @@ class Fused:
 
 
 class Parameter(NamedTuple):
-    """The shape of a parameter, the name of each dimension, and the standard deviation that it is drawn with."""
+    """The shape of a parameter, the name of each dimension, and the standard deviation of its initial values."""
 
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]
     deviation: float
-    """0 for a parameter that begins with ones."""
+    """Standard deviation of the initial values; 0 for a parameter that starts with ones."""
 
 
 def list_parameters(config: LlamaConfig) -> Tree[Parameter]:
@@ -138,7 +140,7 @@ def list_parameters(config: LlamaConfig) -> Tree[Parameter]:
 
 
 def map_tree(function: Callable[..., Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tree with the function of each leaf in its place."""
+    """Returns the tree with each leaf replaced by `function(leaf)`."""
     return {
         name: map_tree(function, leaf) if isinstance(leaf, Mapping) else function(leaf) for name, leaf in tree.items()
     }

@@ -1,4 +1,4 @@
-"""The train step in every mode of the loss, from one GPU to 512, as cases:
+"""Defines cases: the train step in every mode of the loss, on 1 to 512 GPUs:
 
     ligerdiag check 'kernels/llama/grid.py::llama[fsdp+tp-70B-512-shard_map]' --no-replay
 
@@ -20,18 +20,18 @@ from ligerdiag.model.case import Arg, Case, Draw
 SHARD_MAP = "shard_map"
 MODES = (*Mode, SHARD_MAP)
 SIZES = {1: "100M", 2: "100M", 8: "1B", 64: "8B", 512: "70B"}
-"""Number of GPUs to the size of the model."""
+"""The size of the model for each number of GPUs."""
 
 
 def choose_fused(mode: str, logits: Logits = Logits.WHOLE, *, every: bool = False) -> Fused:
-    """Returns the loss in this mode; with `every`, all kernels."""
+    """Returns the kernels of a model: the loss in this mode; with `every`, all kernels in this mode."""
     own = Mode.ALIASED if mode == SHARD_MAP else Mode(mode)
     others = own if every else None
     return Fused(loss=own, norm=others, rope=others, gate=others, per_device=mode == SHARD_MAP, logits=logits)
 
 
 def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
-    """Returns loss, norm of the gradient and the next state; the arrays are those of `make_args`."""
+    """Returns loss, norm of the gradient and the next state; the arguments are those of `make_args`."""
     from kernels.llama.step import train_step
 
     state, tokens, targets = arrays
@@ -39,7 +39,7 @@ def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> 
 
 
 def compute_without_optimizer(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
-    """Returns loss, gradients and their norm; the arrays are parameters, tokens and targets."""
+    """Returns loss, gradients and their norm; the arguments are parameters, tokens and targets."""
     from kernels.llama.step import compute_gradients
 
     params, tokens, targets = arrays
@@ -47,7 +47,7 @@ def compute_without_optimizer(config: LlamaConfig, layout: Layout, fused: Fused,
 
 
 def make_args(config: LlamaConfig, layout: Layout, mesh: dict[str, int]) -> tuple[Any, ...]:
-    """Returns the state, all donated, and tokens and targets."""
+    """Returns the arguments of `compute`: the state, all of it donated, tokens and targets."""
     parameters = list_parameters(config)
 
     def make(draw: Draw | None) -> Any:
@@ -78,7 +78,7 @@ def make_args(config: LlamaConfig, layout: Layout, mesh: dict[str, int]) -> tupl
 def make_case(
     layout: Layout, size: str, devices: int, mode: str, *, logits: Logits = Logits.WHOLE, **words: Any
 ) -> Case:
-    """Returns one case; `words` are those of a `Case`. ValueError where the layout does not fit the devices."""
+    """Returns one case; `words` are further fields of `Case`. Raises ValueError if the layout does not fit the devices."""
     config, mesh = CONFIGS[size], layout.split_devices(devices)
     require_fit(config, mesh)
     return Case(
@@ -93,7 +93,7 @@ def make_case(
 
 
 def list_layouts(devices: int) -> tuple[Layout, ...]:
-    """Returns the layouts that so many GPUs have; one GPU has nothing to split."""
+    """Returns the layouts for this number of GPUs; with one GPU nothing can be split."""
     names = ("dp",) if devices == 1 else ("dp", "fsdp", "tp") if devices == 2 else ("dp", "fsdp", "tp", "fsdp+tp")
     return tuple(LAYOUTS[name] for name in names)
 

@@ -1,4 +1,4 @@
-"""How the parameters and activations of a model lie on a mesh of two axes. Imports no framework.
+"""Defines how the parameters and activations of a model are split over a mesh of two axes. Imports no framework.
 
 `data` splits the batch, and under FSDP each parameter too, by its width. `model` splits heads, the MLP's inner dimension
 and the vocabulary (Shoeybi et al., arXiv 1909.08053), and with `sequence` the tokens between them, where
@@ -13,25 +13,25 @@ DATA, MODEL = "data", "model"
 BATCH = (DATA,)
 """The partition of the token ids, i32[batch, context]."""
 MODEL_GPUS = 8
-"""The most GPUs on the axis `model`: those of a host, and the key heads of a Llama 3."""
+"""The most GPUs on the axis `model`: the number in one host, and of the key heads of a Llama 3."""
 
 type Partition = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One way to split a model."""
+    """One layout: how the parameters and activations of a model are split over the mesh."""
 
     name: str
     parameters: bool = False
-    """FSDP: the parameters are split over `data`."""
+    """Whether the parameters are split over `data` (FSDP)."""
     tensor: bool = False
-    """The axis `model` has more than one device."""
+    """Whether the axis `model` has more than one device."""
     sequence: bool = False
-    """Between attention and MLP the tokens are split over `model`."""
+    """Whether the tokens between attention and MLP are split over `model`."""
 
     def split_devices(self, devices: int) -> dict[str, int]:
-        """Returns the mesh: axis to size. ValueError where there are too few devices for both axes."""
+        """Returns the mesh: axis to size. Raises ValueError if there are too few devices for both axes."""
         if not self.tensor:
             return {DATA: devices, MODEL: 1}
         if self.parameters and devices < 4:
@@ -40,7 +40,9 @@ class Layout:
         return {DATA: devices // model, MODEL: model}
 
     def split(self, parameter: Parameter, *, stored: bool = True) -> Partition:
-        """Returns the mesh axis of each dimension; not stored: as the products need it, gathered from `data`."""
+        """Returns the mesh axis of each dimension of a parameter; if not `stored`, as products need it, gathered from
+        `data`.
+        """
         return tuple(self._split_dimension(name, stored) for name in parameter.dimensions)
 
     def _split_dimension(self, dimension: str, stored: bool) -> str | None:
@@ -50,12 +52,12 @@ class Layout:
 
     @property
     def hidden(self) -> Partition:
-        """The partition of activations, [batch, tokens, width]."""
+        """Returns the partition of activations, [batch, tokens, width]."""
         return (DATA, MODEL if self.sequence else None, None)
 
     @property
     def inside(self) -> Partition:
-        """The partition of what a column-parallel product leaves, [batch, tokens, heads or inner, ...]."""
+        """Returns the partition of the result of a column-parallel product, [batch, tokens, heads or inner, ...]."""
         return (DATA, None, MODEL if self.tensor else None)
 
     @property
@@ -76,11 +78,11 @@ LAYOUTS = {
 
 
 def count_sequences(devices: dict[str, int]) -> int:
-    """Returns the batch: one sequence for each device of `data`."""
+    """Returns the batch size: one sequence for each device of `data`."""
     return devices[DATA]
 
 
 def require_fit(config: LlamaConfig, mesh: dict[str, int]) -> None:
-    """Raises ValueError where the key heads cannot be split."""
+    """Raises ValueError if the key heads cannot be split over the mesh."""
     if config.key_heads % mesh[MODEL]:
         raise ValueError(f"Expected key heads for {mesh[MODEL]} devices but got {config.key_heads=}")

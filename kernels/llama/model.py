@@ -1,6 +1,7 @@
-"""The model: from token ids to the hidden states that the head turns into logits, in bf16.
+"""Implements the model, in bf16: from token ids to the hidden states, of which the head makes logits.
 
-Each layer is recomputed in the backward pass but for what `jax.checkpoint` saves: the residual stream between layers.
+Each layer is recomputed in the backward pass except the values that `jax.checkpoint` saves: the residual stream between
+layers.
 """
 
 from collections.abc import Callable

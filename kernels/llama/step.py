@@ -1,4 +1,4 @@
-"""A train step: loss, gradients, clipping, AdamW, on f32 masters of bf16 weights. The state is to be donated."""
+"""A train step: loss, gradients, clipping, AdamW, on f32 masters of bf16 weights. Its state should be donated."""
 
 from typing import Any
 
@@ -86,14 +86,14 @@ def compute_loss(
 
 
 def compute_plain_loss(hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
-    """Returns the same without a kernel; all logits exist, in bf16, and XLA splits them as it likes."""
+    """Returns the mean cross entropy without a kernel; all logits exist, in bf16, and XLA splits them as it likes."""
     logits = hidden @ head
     at_target = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0].astype(jnp.float32)
     return jnp.mean(jax.nn.logsumexp(logits.astype(jnp.float32), -1) - at_target)
 
 
 def init_state(key: jax.Array, config: LlamaConfig) -> State:
-    """Returns the state before the first step; call it in a `jit` whose outputs are split as wanted."""
+    """Returns the state before the first step; call it in a `jit` with the wanted `out_shardings`."""
     leaves, structure = jax.tree.flatten(list_parameters(config), is_leaf=lambda leaf: hasattr(leaf, "dimensions"))
     keys = jax.random.split(key, len(leaves))
     drawn = [

@@ -1,4 +1,4 @@
-"""Twice a vector, in place, by a Mosaic GPU kernel."""
+"""Doubles a vector in place, by a Mosaic GPU kernel."""
 
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ type Way = Literal["stores", "copies"]
 
 
 def double(values: jax.Array, *, way: Way, mode: Mode) -> tuple[jax.Array, jax.Array]:
-    """Returns `2 * values` as the kernel's output, and as what it leaves in place of the values in `mode`.
+    """Returns `2 * values` as the kernel's output, and as the new contents of `values`, as `mode` returns them.
 
-    values: f32[n], n a multiple of 128. way: of storing to it. Raises ValueError for the modes `trivial` and `barrier`.
+    values: f32[n], n a multiple of 128. way: how the kernel stores. Raises ValueError for the modes `trivial` and `barrier`.
     """
     shape = jax.ShapeDtypeStruct(values.shape, values.dtype)
     scratch = [] if way == "stores" else [plgpu.SMEM(values.shape, values.dtype), plgpu.Barrier()]

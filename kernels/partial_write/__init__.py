@@ -1,1 +1,1 @@
-"""Kernels that leave elements of their outputs as they are. See README.md; start at `api`."""
+"""Kernels that leave some elements of their outputs unwritten. See README.md; start at `api`."""

@@ -1,4 +1,4 @@
-"""Arrays of which a kernel stores a part."""
+"""Calls kernels that store only a part of an array."""
 
 import jax
 import triton
@@ -15,7 +15,7 @@ def multiply_range(  # the kernel's own parameters
     """Returns `x` with the elements from start to end multiplied by those of `y`; not in mode `out_of_place`.
 
     x, y: float[size]. Out of place, the other elements hold arbitrary bytes. backend: `triton` or `pallas`; Pallas
-    wants `end - start` to be a power of two. ValueError in the modes that declare no output.
+    wants `end - start` to be a power of two. Raises ValueError for modes that declare no output.
     """
     mode = Mode(mode)
     if mode in UNDECLARED:
@@ -44,5 +44,5 @@ def multiply_range(  # the kernel's own parameters
 
 
 def leave(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns both arrays as they are, by a Pallas kernel that declares to overwrite them and does not."""
+    """Returns both arrays unchanged, by a Pallas kernel that declares to overwrite them but does not."""
     return leave_pallas(x, y)

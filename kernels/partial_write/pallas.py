@@ -1,4 +1,4 @@
-"""The kernels for Pallas on Triton, which lays out arrays whose sizes are powers of two only."""
+"""The kernels for Pallas on Triton, which supports only arrays whose sizes are powers of two."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""The kernel: one program for all of it."""
+"""The Triton kernel: a single program."""
 
 import triton
 import triton.language as tl

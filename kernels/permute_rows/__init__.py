@@ -1,1 +1,1 @@
-"""Brings rows into another order. See README.md; start at `api`."""
+"""Permutes rows. See README.md; start at `api`."""

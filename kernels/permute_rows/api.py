@@ -1,4 +1,4 @@
-"""Rows in another order."""
+"""Permutes the rows of an array."""
 
 import jax
 import triton
@@ -9,9 +9,9 @@ from kernels.triton_call import inplace_call
 
 
 def permute_rows(values: jax.Array, source: jax.Array, *, mode: str = "out_of_place") -> jax.Array:
-    """Returns `values[source]`; in mode `aliased` in the bytes of the values, which the kernel is not made for.
+    """Returns `values[source]`; in mode `aliased` in the bytes of the values, although the kernel is not safe in place.
 
-    values: float[rows, columns]; source: i32[rows], a permutation. ValueError in the modes that declare no output.
+    values: float[rows, columns]; source: i32[rows], a permutation. Raises ValueError for modes that declare no output.
     """
     mode = Mode(mode)
     if mode in UNDECLARED:

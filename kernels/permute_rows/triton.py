@@ -1,4 +1,4 @@
-"""The kernel: one program a row."""
+"""The Triton kernel: one program for each row."""
 
 import triton
 import triton.language as tl

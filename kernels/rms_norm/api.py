@@ -1,4 +1,4 @@
-"""RMS normalization whose backward pass leaves the gradient of the input where the cotangent was."""
+"""RMS normalization whose backward pass overwrites the cotangent with the gradient of the input."""
 
 from functools import partial
 
@@ -23,7 +23,7 @@ def rms_norm(
 
     input: bf16, f16 or f32[..., hidden]; weight: float[hidden]. See `reference.rms_norm` for the formula, `RmsNormOptions`
     for the options and `kernels.modes.Mode` for how the backward kernel overwrites the cotangent. Raises ValueError for
-    shapes that do not fit and for an option that does not exist.
+    shapes that do not fit and for unknown options.
     """
     options = RmsNormOptions(epsilon=epsilon, offset=offset, casting=casting, mode=mode)
     if weight.ndim != 1 or input.shape[-1:] != weight.shape:

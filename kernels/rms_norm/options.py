@@ -1,4 +1,4 @@
-"""The options of an RMS normalization, apart from its arrays. Imports no framework."""
+"""Defines the options of an RMS normalization, apart from its arrays. Imports no framework."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,18 +7,18 @@ from kernels.modes import Mode
 
 
 class Casting(StrEnum):
-    """Where the normalized row, computed in f32, is rounded to the input's dtype."""
+    """The points at which the normalized row, computed in f32, is rounded to the input's dtype."""
 
     LLAMA = "llama"
-    """Before it is multiplied by the weight, and afterwards."""
+    """Rounded before and after the multiplication by the weight."""
 
     GEMMA = "gemma"
-    """Afterwards alone."""
+    """Rounded only after the multiplication by the weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RmsNormOptions:
-    """The static options of an RMS normalization; ValueError for one that does not exist.
+    """The static options of an RMS normalization. Raises ValueError for an invalid value.
 
     epsilon: is added to the mean of the squares.
     offset: is added to the weight; Gemma's is 1.

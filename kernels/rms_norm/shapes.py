@@ -1,17 +1,17 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """input float[tokens, hidden], weight float[hidden]."""
+    """The shapes input float[tokens, hidden] and weight float[hidden]."""
 
     tokens: int
     hidden: int
 
 
 SMALL = Shape(32, 64)
-"""Few enough rows to run through an interpreter."""
+"""Few enough rows for an interpreter."""
 LLAMA_8B = Shape(16384, 4096)
 LLAMA_7B_MLP = Shape(16384, 11008)
-"""No power of two: a third of the block that holds a row is empty."""
+"""A row whose length is not a power of two: a third of the block that holds it is empty."""

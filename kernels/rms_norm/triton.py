@@ -1,4 +1,4 @@
-"""The kernels, a whole row at a time, and their launches."""
+"""The Triton kernels, one row at a time, and their launches."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ from kernels.row_parts import WIDE, choose_stages, choose_warps, fold_parts, loa
 from kernels.triton_call import inplace_call, overwriting_call
 
 PROGRAMS = 264
-"""Of the backward kernel, at most: two for each multiprocessor of an H100 or H200, one where rows are wide. Each sums up a
-weight gradient."""
+"""Most programs of the backward kernel: two for each multiprocessor of an H100, one if rows are wide. Each sums
+a gradient.
+"""
 
 
 @triton.jit
@@ -117,7 +118,7 @@ def _normalize(given, inverse, ROUNDED: tl.constexpr):
 def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tuple[jax.Array, jax.Array]:
     """Returns the output, shaped and typed as `input`, and 1 / sqrt(mean(input^2) + epsilon), f32[rows].
 
-    input: float[rows, hidden], neither 0; weight: float[hidden].
+    input: float[rows, hidden], both sizes above 0; weight: float[hidden].
     """
     rows, hidden = input.shape
     parts = split_row(hidden)
@@ -142,7 +143,7 @@ def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tupl
 def launch_backward(
     cotangent: jax.Array, input: jax.Array, weight: jax.Array, inverse: jax.Array, options: RmsNormOptions
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the gradient of the input, as the mode gets hold of it, and that of the weight, f32[hidden].
+    """Returns the gradient of the input, as the new contents of `cotangent`, and that of the weight, f32[hidden].
 
     cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden]; inverse: f32[rows].
     """

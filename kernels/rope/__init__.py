@@ -1,1 +1,1 @@
-"""Rotary position embedding that turns queries and keys where they stand. See README.md; start at `api`."""
+"""Rotary position embedding that rotates queries and keys in place. See README.md; start at `api`."""

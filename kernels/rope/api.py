@@ -1,4 +1,4 @@
-"""Rotary position embedding that leaves the turned queries and keys where they were, and so their gradients."""
+"""Rotary position embedding that rotates queries and keys in place, and their gradients in the backward pass."""
 
 from functools import partial
 
@@ -14,12 +14,12 @@ type Pair = tuple[jax.Array, jax.Array]
 def rope(
     queries: jax.Array, keys: jax.Array, cosines: jax.Array, sines: jax.Array, *, mode: str = "aliased"
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the turned queries and keys, each in its shape and dtype; differentiable in both, not in the angles.
+    """Returns the rotated queries and keys, each in its shape and dtype; differentiable in both, not in the angles.
 
     queries: bf16, f16 or f32[..., tokens, heads, size]; keys: the same, with heads of its own; cosines, sines:
     float[..., tokens, size / 2], whose leading axes broadcast. See `reference.rope` for the formula and
     `kernels.modes.Mode` for how the kernel overwrites queries and keys, in the forward pass and their cotangents in the
-    backward pass. Raises ValueError for shapes that do not fit and a mode that does not exist.
+    backward pass. Raises ValueError for shapes that do not fit and for an unknown mode.
     """
     mode = Mode(mode)
     *batch, heads, size = queries.shape if queries.ndim > 2 else (0, 0, 0)

@@ -1,11 +1,11 @@
-"""Rotary position embedding in plain jnp, computed in f32: what the kernel is compared with."""
+"""Rotary position embedding in plain jnp, computed in f32: the reference for the kernel."""
 
 import jax
 import jax.numpy as jnp
 
 
 def rope(queries: jax.Array, keys: jax.Array, cosines: jax.Array, sines: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the turned queries and keys, each in its shape and dtype.
+    """Returns the rotated queries and keys, each in its shape and dtype.
 
     queries: float[..., tokens, heads, size]; keys: float[..., tokens, key_heads, size]; cosines, sines:
     float[..., tokens, size / 2] of the angles.

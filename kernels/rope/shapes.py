@@ -1,10 +1,10 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """queries float[tokens, heads, size], keys float[tokens, key_heads, size], cosines, sines float[tokens, size / 2]."""
+    """The shapes queries float[tokens, heads, size], keys float[tokens, key_heads, size], angles float[tokens, size / 2]."""
 
     tokens: int
     heads: int
@@ -13,7 +13,7 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape(16, 4, 2, 16)
-"""Few enough elements to run through an interpreter."""
+"""Few enough elements for an interpreter."""
 LLAMA_8B = Shape(16384, 32, 8, 128)
 LLAMA_8B_ALL_HEADS = Shape(16384, 32, 32, 128)
 WIDE = Shape(16384, 86, 86, 128)

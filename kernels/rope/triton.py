@@ -1,4 +1,4 @@
-"""The kernel, a few heads a program, and its launch."""
+"""The Triton kernel, a few heads for each program, and its launch."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from kernels.modes import Mode
 from kernels.triton_call import overwriting_call
 
 MAX_BLOCK = 2048
-"""Elements of halves of heads that one program turns, at most."""
+"""Largest number of elements of half heads that one program rotates."""
 
 
 @triton.jit
@@ -80,7 +80,7 @@ def rope_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
 def launch(
     queries: jax.Array, keys: jax.Array, cosines: jax.Array, sines: jax.Array, *, backwards: bool, mode: Mode
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the turned queries and keys, as the mode gets hold of them; by the negative angle if `backwards`.
+    """Returns the rotated queries and keys, as `mode` returns them; rotated by the negative angle if `backwards`.
 
     queries: float[tokens, heads, size]; keys: float[tokens, key_heads, size]; cosines, sines: float[tokens, size / 2].
     """

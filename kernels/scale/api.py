@@ -1,4 +1,4 @@
-"""Multiplication by a number that needs no second array."""
+"""Multiplies an array by a number in place."""
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,14 @@ from kernels.scale.triton import scale_by_address_kernel, scale_kernel
 from kernels.triton_call import inplace_call
 
 BLOCK = 1024
-"""Elements that one program holds."""
+"""Number of elements that one program holds."""
 
 
 def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax.Array:
-    """Returns `values * factor`, computed in f32 and rounded to the values' dtype, as `mode` gets hold of it.
+    """Returns `values * factor`, computed in f32 and rounded to the values' dtype, as `mode` returns it.
 
     values: bf16, f16 or f32[...]; factor: float[]. In the modes `hidden` and `barrier` the kernel has no outputs at all, and
-    JAX drops such a call; `trivial` needs an output to add and so is refused, with a ValueError.
+    JAX drops such a call; `trivial` needs an output to add, so it raises ValueError.
     """
     mode = Mode(mode)
     if mode is Mode.TRIVIAL:
@@ -39,10 +39,10 @@ def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax
 
 
 def scale_by_address(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
-    """Returns `sum(values)`, f32[], and `values * factor`, f32[size], as `mode` gets hold of it.
+    """Returns `sum(values)`, f32[], and `values * factor`, f32[size], as `mode` returns it.
 
     values: f32[size]; factor: f32[]. If the write is not declared, the kernel stores through a pointer that it makes
-    from an integer: its IR does not tell which operand that hits. Exists to be diagnosed.
+    from an integer: its IR does not show which operand it writes. For tests of ligerdiag.
     """
     if values.ndim != 1 or factor.shape:
         raise ValueError(f"Expected values (size,) and a factor () but got {values.shape=} and {factor.shape=}")

@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy loss whose forward pass computes the gradients of input, weight and bias, too."""
+"""Linear layer and cross entropy loss whose forward pass also computes the gradients of input, weight and bias."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Loss and gradients, one chunk of tokens after another, so that never all of the logits exist."""
+"""Computes loss and gradients, one chunk of tokens after another; only one chunk's logits exist at a time."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from kernels.seed_flce.triton import launch
 
 
 class LossAndGradients(NamedTuple):
-    """loss: f32[]; each gradient shaped and typed as what it is the gradient of; None for a bias that is not there."""
+    """The loss, f32[], and the gradients of input, weight and bias in their shapes and dtypes; None without a bias."""
 
     loss: jax.Array
     input: jax.Array
@@ -23,7 +23,7 @@ type Gradients = tuple[jax.Array, jax.Array | None]
 
 
 def compute_chunk_size(tokens: int, vocabulary: int, embedding: int) -> int:
-    """Returns how many tokens' logits take about the memory of all tokens' inputs, rounded up to a power of two."""
+    """Returns how many tokens have logits as large as all tokens' inputs, about, rounded up to a power of two."""
     return triton.next_power_of_2(triton.cdiv(tokens, triton.cdiv(vocabulary, embedding)))
 
 
@@ -34,7 +34,7 @@ def compute_loss_and_gradients(
 
     input: float[tokens, embedding]; weight: float[embedding, vocabulary]; targets: i32[tokens];
     bias: float[vocabulary] or None. The gradients of weight and bias are summed up in the input's dtype. The order of
-    the operations after the kernel is part of what the modes `hidden` and `trivial` exist to show: keep it.
+    the operations after the kernel is what the modes `hidden` and `trivial` demonstrate: keep it.
     """
     tokens, embedding = input.shape
     dtype = input.dtype

@@ -1,4 +1,4 @@
-"""The seed's cross entropy kernel alone: the loss, and the gradient where the logits were, without autodiff."""
+"""The seed's cross entropy kernel alone: the loss, and the gradient in place of the logits, without autodiff."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def cross_entropy_with_gradient(
     """Returns the loss and its gradient, without autodiff.
 
     logits: bf16, f16 or f32[..., vocabulary]; targets: int[...]. The loss is f32[] or, for reduction `none`, f32[...] in
-    the shape of the targets; the gradient has shape and dtype of the logits, and for `none` is each row's own.
+    the shape of the targets; the gradient has shape and dtype of the logits, for `none`, that of each row's own loss.
     launch: the kernel, `triton.launch` or `pallas.launch`.
     """
     options = LossOptions(ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction, mode=mode)

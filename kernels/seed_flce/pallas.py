@@ -1,4 +1,4 @@
-"""The kernel for Pallas on Triton, one program a row, and its launch.
+"""The kernel for Pallas on Triton, one program for each row, and its launch.
 
 Pallas lets a kernel store to the reference of an input. It copies nothing for that and declares nothing: the Triton IR
 stores through the operand's pointer, and the call does not say so.
@@ -21,10 +21,10 @@ _MODES = (Mode.ALIASED, Mode.OUT_OF_PLACE, Mode.HIDDEN)
 def launch(
     logits: jax.Array, targets: jax.Array, count: jax.Array, options: LossOptions
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the losses, f32[rows], and the gradient, shaped and typed as `logits`, as the mode gets hold of it.
+    """Returns the losses, f32[rows], and the gradient, shaped and typed as `logits`, as `mode` returns it.
 
-    logits: float[rows, vocabulary], the vocabulary a power of two; targets: i32[rows]; count: f32[], what a mean
-    divides by.
+    logits: float[rows, vocabulary], the vocabulary a power of two; targets: i32[rows]; count: f32[], the
+    divisor of a mean.
     """
     rows, vocabulary = logits.shape
     if vocabulary & (vocabulary - 1):

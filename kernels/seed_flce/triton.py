@@ -1,4 +1,4 @@
-"""The kernel, one program a row, and its launch."""
+"""The Triton kernel, one program for each row, and its launch."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from kernels.cross_entropy.options import LossOptions, Reduction
 from kernels.triton_call import inplace_call
 
 MAX_BLOCK = 32768
-"""Elements of a row that one program holds at a time, at most."""
+"""Largest number of elements of a row that one program holds at one time."""
 
 
 @triton.jit
@@ -81,9 +81,9 @@ def cross_entropy_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parame
 def launch(
     logits: jax.Array, targets: jax.Array, count: jax.Array, options: LossOptions
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the losses, f32[rows], and the gradient, shaped and typed as `logits`, as the mode gets hold of it.
+    """Returns the losses, f32[rows], and the gradient, shaped and typed as `logits`, as `mode` returns it.
 
-    logits: float[rows, vocabulary]; targets: i32[rows]; count: f32[], what a mean divides by.
+    logits: float[rows, vocabulary]; targets: i32[rows]; count: f32[], the divisor of a mean.
     """
     rows, vocabulary = logits.shape
     (losses,), gradient = inplace_call(

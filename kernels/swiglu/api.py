@@ -1,4 +1,4 @@
-"""SwiGLU whose backward pass leaves both gradients where its inputs were."""
+"""SwiGLU whose backward pass overwrites both inputs with their gradients."""
 
 import jax
 
@@ -11,6 +11,6 @@ def swiglu(gate: jax.Array, value: jax.Array, *, mode: str = "aliased") -> jax.A
     """Returns `silu(gate) * value`, in the shape and dtype of both; differentiable in both.
 
     gate, value: bf16, f16 or f32[...]. See `reference.swiglu` for the formula and `kernels.modes.Mode` for how the backward
-    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and a mode that does not exist.
+    kernel overwrites them. Raises ValueError for arrays that differ in shape or dtype and for an unknown mode.
     """
     return apply_gated_unit(_swiglu, gate, value, mode)

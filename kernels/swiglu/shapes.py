@@ -1,16 +1,16 @@
-"""Named shapes, shared by tests, cases and benchmarks. Imports no framework."""
+"""Defines named shapes that tests, cases and benchmarks share. Imports no framework."""
 
 from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """gate, value float[tokens, hidden]."""
+    """The shape float[tokens, hidden] of gate and value."""
 
     tokens: int
     hidden: int
 
 
 SMALL = Shape(32, 64)
-"""Few enough elements to run through an interpreter."""
+"""Few enough elements for an interpreter."""
 LLAMA_8B = Shape(16384, 4096)
 LLAMA_7B_MLP = Shape(16384, 11008)

@@ -1,4 +1,4 @@
-"""Doubles rows in place; the launcher tries out the configurations when the call is first reached."""
+"""Doubles rows in place; the launcher tries the kernel's configurations when the call first runs."""
 
 import jax
 import triton
@@ -9,10 +9,10 @@ from kernels.tuned_scale.triton import double_rows_kernel
 
 
 def double_rows(rows: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
-    """Returns the sum of each row, f32[rows], and `2 * rows`, as `mode` gets hold of it.
+    """Returns the sum of each row, f32[rows], and `2 * rows`, as `mode` returns it.
 
-    rows: f32[rows, columns]. Where the write is not declared, each try doubles what the one before it has left. Exists to be
-    diagnosed.
+    rows: f32[rows, columns]. If the write is not declared, each trial doubles the result of the trial before. For tests of
+    ligerdiag.
     """
     if rows.ndim != 2:
         raise ValueError(f"Expected rows (rows, columns) but got {rows.shape=}")

@@ -1,4 +1,4 @@
-"""The kernel: one program a row, in two configurations."""
+"""The Triton kernel: one program for each row, in two configurations."""
 
 import triton
 import triton.language as tl

@@ -108,22 +108,22 @@ class Context(EvaluatedPair):
     """
 
     def find_call_line(self, write: HiddenWrite) -> SourceLine | None:
-        """Returns the line of the user's code that makes the call of a hidden write: that of the trace, else that of the
-        HLO.
+        """Returns the line of the user's code that makes the call of a hidden write, according to the trace; if the trace
+        has none, according to the HLO.
         """
         site = self.sites.get(write.tag_path[-1]) if write.tag_path else None
         return site or find_user_line(write.module, write.call)
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """The graph that shows which of the schedule's values is computed from which, hidden writes included (see
+        """Returns the graph that shows which of the schedule's values is computed from which, hidden writes included (see
         `value_flow`); computed on first use.
         """
         return follow_writes(self)
 
     @cached_property
     def reads(self) -> tuple[ReadVerdict, ...]:
-        """The verdict on every read of an overwritten value; computed on first use."""
+        """Returns the verdict on every read of an overwritten value; computed on first use."""
         return judge_reads(self, self.verdicts, self.followed)
 
 

@@ -146,7 +146,7 @@ class ValueRead:
 
 
 type _Use = tuple[int, int, Scheduled, ShapeIndex]
-"""(Position of the reader in the schedule, operand_number, the reader, leaf of the operand that is read)."""
+"""(Position of the reader in the schedule, number of the operand, the reader, leaf of the operand that is read)."""
 
 
 @dataclass(slots=True, eq=False)

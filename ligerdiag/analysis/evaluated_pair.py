@@ -80,7 +80,7 @@ class EvaluatedPair:
 
     @property
     def has_program(self) -> bool:
-        """Whether the program as written, which says what the author means, was evaluated. False if there is no such
+        """Returns whether the program as written, which says what the author means, was evaluated. False if there is no such
         program, and also if there are no hidden writes, so that nothing had to be evaluated.
         """
         return bool(self.intended.outputs)

@@ -301,7 +301,7 @@ def _find_writes(
     numbers: dict[tuple[str | TagPath, int], int],
 ) -> Iterator[HiddenWrite]:
     """Yields one write for each operand of a kernel call that an output of the call aliases. Adds each new pair of
-    (call name or tag path, operand_number) to `numbers`.
+    (call name or tag path, number of the operand) to `numbers`.
     """
     for frames, call in iterate_kernel_calls(module):
         path = tag_path_of(module, frames)

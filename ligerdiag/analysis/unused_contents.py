@@ -2,7 +2,8 @@
 
 A declared write returns the new contents as an output of the call, and the operand keeps its old value for every other
 reader. A program that drops that output and continues with the operand is right by definition; its author may have meant
-the new contents. Scratch memory is no such write: nobody reads the operand again, or its old contents are a constant.
+the new contents. A write to scratch memory does not count: its operand is not read again, or the old contents are a
+constant.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,14 +31,16 @@ _HAS_EFFECTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnusedContents:
-    """A declared write whose new contents nobody uses, and the operations that read the old contents after the call."""
+    """A declared write whose new contents are never used, and the operations that read the old contents after the call."""
 
     call: HloInstruction
     effects: CallEffects
     operand: int
-    """operand_number of the custom call."""
+    """Number of the operand of the custom call."""
     readers: tuple[HloInstruction, ...]
-    """In program order where they are in one computation; at least one."""
+    """The operations that read the old contents after the call, in program order if they are in one computation; at least
+    one.
+    """
 
 
 def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEffects]) -> Iterator[UnusedContents]:

@@ -1,4 +1,4 @@
-"""Finds reads of memory that nobody has written: memory that XLA allocates (`jax.lax.empty`, `jax.empty_ref`), and a
+"""Finds reads of memory that no operation has written: memory that XLA allocates (`jax.lax.empty`, `jax.empty_ref`), and a
 kernel's own outputs.
 
 A kernel that gets allocated memory, directly or through bitcasts, barriers and tuples, is reported only if it certainly
@@ -56,7 +56,7 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
-    """Maps the name of each output that may depend on memory that nobody has written to a line that says why.
+    """Maps the name of each output that may depend on memory that no operation has written to a line that says why.
 
     A kernel may read its own output before it writes there; whether it does can depend on values that only a replay
     computes.

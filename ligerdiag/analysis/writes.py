@@ -63,7 +63,7 @@ class HiddenWrite:
     kernel: str
     """The kernel's function name."""
     operand: int
-    """operand_number of the custom call that the kernel writes."""
+    """Number of the custom call's operand that the kernel writes."""
     unknown: bool
     """Whether it is unknown if the kernel writes here, because its code could not be followed."""
     tag_path: TagPath
@@ -91,7 +91,7 @@ class BrokenAliases:
 
     found: Sequence[BrokenAlias] = ()
     _by_call: Mapping[int, Mapping[int, BrokenAlias]] = field(init=False)
-    """Maps the id of an optimized call to the broken alias of each operand_number."""
+    """Maps the id of an optimized call to the broken alias of each operand, by the operand's number."""
 
     def __post_init__(self) -> None:
         by_call: dict[int, dict[int, BrokenAlias]] = {}
@@ -104,7 +104,7 @@ class BrokenAliases:
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns the broken aliases of an optimized call: operand_number to broken alias."""
+        """Returns the broken aliases of an optimized call: number of the operand to broken alias."""
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
@@ -166,7 +166,7 @@ def find_hidden_writes(
 ) -> tuple[HiddenWrite, ...]:
     """Returns all hidden writes in the order in which a walk from the entry computation meets their calls.
 
-    find_broken: takes a call's tag path and the call, and returns the call's broken aliases by operand_number.
+    find_broken: takes a call's tag path and the call, and returns the call's broken aliases by the number of the operand.
     """
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):

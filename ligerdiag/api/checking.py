@@ -85,7 +85,7 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """Returns the part of a case's report that a baseline records."""
+    """Returns the facts about a case's schedule that a baseline records, taken from the case's report."""
     memory = None if report.memory is None else compute_figures(report.memory)
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 

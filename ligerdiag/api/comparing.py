@@ -1,4 +1,4 @@
-"""`bisect` and `diff`: find the cause of a case being right or wrong, and the differences between two compiles of a
+"""`bisect` and `diff`: find out why a case is right or wrong, and list the differences between two compiles of a
 case.
 """
 

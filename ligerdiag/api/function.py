@@ -200,13 +200,15 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns the live function with those of the `words` that are CaseKeywords; all others are ignored."""
+    """Returns a live function with the expectation and the other properties that `words`, the keywords of `ligerdiag.check`,
+    give for it. Ignores the keywords that are not CaseKeywords.
+    """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns options made of those `words` that are RunKeywords (all others are ignored), and of `others`, which are
-    fields of CheckOptions.
+    """Returns the options of a run, made of those keywords in `words` that are RunKeywords and of `others`, which are fields
+    of CheckOptions. Ignores all other keywords in `words`.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
@@ -289,14 +291,14 @@ def check(
         budgets=settings.budgets,
     )
     if (is_compiled(fn) or is_lowered(fn)) and (specs or words.get("kwargs")):
-        raise InputError("a lowered or compiled program has its arguments: expected no others")
+        raise InputError("a lowered or compiled program has its own arguments: pass none to `check`")
     if is_compiled(fn):
         report = check_compiled(fn, words, _make_inspect_options(options))
         return report if isinstance(target, str) else (report,)
     live = make_live_function(fn, specs, words)
     if is_exported(fn):
         if specs or live.kwargs:
-            raise InputError("an exported program has its arguments: expected no others")
+            raise InputError("an exported program has its own arguments: pass none to `check`")
         function, own, keywords = take_exported(fn, targets)
         live = replace(live, function=function, specs=own, kwargs=keywords)
     if is_lowered(fn):

@@ -152,7 +152,9 @@ class Inspector(Protocol):
         ...
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the same with opaque functions; to be called if the last outcome's `opaque_seconds` is above 0."""
+        """Replays the module or artifact again, with opaque functions instead of its custom calls; to be called if the last
+        outcome's `opaque_seconds` is above 0.
+        """
         ...
 
 

@@ -43,8 +43,7 @@ def describe_issue(
 
     bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
     program to show, by default the file that defines the case. rule: id or name of the rule whose finding to report, by
-    default that of the gravest. Raises InputError if no case of the run has anything to
-    report, or several have.
+    default that of the most severe finding. Raises InputError if no case of the run has anything to report, or several have.
     """
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
@@ -139,7 +138,8 @@ def bisect_subject(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
-    """Returns what changes the result of the case that the bug report is about: a bisection along each axis.
+    """Bisects the case that the bug report is about, once along each axis, and returns the bisections: what changes its
+    result.
 
     options: those of the run. toolchains: names of those to compare, by default all that are there. Raises InputError as
     `find_issue_subject` and `bisect` do, and if no output of the case is wrong or unordered: trials are compared by the
@@ -175,8 +175,8 @@ def bisect_subject(
 
 
 def print_module(report: CheckReport, cache_directory: Path | None) -> str:
-    """Returns the optimized module of the case that the bug report is about, as XLA prints it; where that cannot be had,
-    as the HTML pages show it; empty if there is none. Raises InputError as `find_issue_subject` does.
+    """Returns the optimized module of the case that the bug report is about, as XLA prints it. If XLA cannot print the
+    module, returns the text in the HTML pages; empty if there is none. Raises InputError as `find_issue_subject` does.
     """
     case = find_issue_subject(report).case
     shown = "" if case.view is None else "\n".join((*case.view.text, ""))

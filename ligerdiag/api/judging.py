@@ -63,7 +63,7 @@ _BY_ALIAS = "trusted for calls of a library without side effects: they overwrite
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Does nothing; it is called with each event of a run if the caller gives no `on_progress`."""
+    """Does nothing. A run calls it with each event if the caller passes no `on_progress`."""
     del progress
 
 
@@ -79,7 +79,7 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with the expectation that applies to a compile by this toolchain."""
+    """Returns the case with the expected verdicts that apply if this toolchain compiles it."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
@@ -107,8 +107,9 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns a record that holds the error for a file whose cases cannot be read. source: defines those cases; by
-    default, the record names the error's own file.
+    """Returns the record of a file whose cases cannot be read: it holds the error and no verdicts.
+
+    source: the source that should define the cases; by default, the record names the error's own file.
     """
     file = error.file if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
@@ -203,15 +204,17 @@ class Run:
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
 
     def add_replay(self, task: ReplayTask, replay: Replay) -> RunKey:
-        """Adds the replay of a task and returns its key. Its numbers say nothing about outputs whose intended value is
-        unknown.
+        """Adds the replay of a task to the results, and returns the key of the task's result. The replay's numbers count as
+        undecided for outputs whose intended value is unknown.
         """
         key = (task.case.source, task.case.id, task.target)
         self.replays[key] = replace(replay, outputs=mark_undecided(replay.outputs, self._list_ambiguous(task)))
         return key
 
     def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
-        """Adds the replay of a task with opaque functions, as `add_replay` does, to the replay that is there."""
+        """Adds the replay of a task with opaque functions to the replay that the results already have for the task;
+        otherwise as `add_replay`.
+        """
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
         self.replays[key] = replace(self.replays[key], opaque=opaque)
@@ -227,7 +230,7 @@ class Run:
         return frozenset(name for name, verdict in result.outputs.items() if verdict is Verdict.UNKNOWN)
 
     def find_verdicts(self, key: RunKey) -> Mapping[str, Verdict]:
-        """Returns the verdicts on a judged case that hold after its replay; empty if it was refused."""
+        """Returns the verdicts on a judged case as they are after its replay; empty if the case could not be judged."""
         result = self.judged[key].result
         if not isinstance(result, Inspection):
             return {}

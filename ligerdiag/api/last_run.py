@@ -2,8 +2,8 @@
 
 The cache has one record for each folder in which `check` runs: `<cache>/runs/<sha256 of the folder>.json`. It lists the
 cases that were not as expected, and those that a run selected and did not run to their end. A run changes only what the
-record says of its own cases: what it did not select stays remembered. A record that is missing, too large or malformed
-counts as no record.
+record says of its own cases: cases that it did not select stay in the record. A record that is missing, too large or
+malformed counts as no record.
 """
 
 import json
@@ -71,11 +71,11 @@ class LastSelection:
 
     cases: tuple[CaseSpec, ...]
     said: str
-    """One line on what was selected, and why."""
+    """One line that says which cases were selected, and why."""
 
 
 def load_last_run(cache: Cache, folder: Path) -> LastRun | None:
-    """Returns what is remembered of the runs in this folder; None if there is no record that can be read."""
+    """Returns the record of the earlier runs in this folder; None if there is no readable record."""
     try:
         fields = parse_object(read_untrusted(_locate(cache, folder), MAXIMUM_RECORD_BYTES, follow=False))
         found = decode_record(LastRun, fields)
@@ -102,7 +102,7 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
 def select_open_cases(
     cases: Sequence[CaseSpec], last: LastRun | None, *, targets: Collection[str], toolchain: str
 ) -> LastSelection:
-    """Returns those of the cases that are remembered for one of the targets: first those that were not as expected, then
+    """Returns those cases that the record lists for one of the targets: first those that were not as expected, then
     those that were not run. Returns all cases if that leaves none.
     """
 
@@ -111,7 +111,7 @@ def select_open_cases(
         return LastSelection(cases=tuple(cases), said=said)
 
     if last is None:
-        return keep_all("no earlier run in this folder is remembered")
+        return keep_all("no earlier run in this folder is recorded")
     known = [one for one in last.cases if one.target in targets and one.toolchain == toolchain]
     failed = [case for case in cases if any(one.was_run and _is_of(one, case) for one in known)]
     undone = [case for case in cases if case not in failed and any(_is_of(one, case) for one in known)]

@@ -1,4 +1,6 @@
-"""`reduce`: finds the smallest program that still shows what a case shows, or the smallest module of a dump that does."""
+"""`reduce`: finds the smallest program that still shows the finding or verdict of a case, or the smallest module that still
+shows that of a dump.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

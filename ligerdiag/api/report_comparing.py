@@ -81,7 +81,7 @@ def compare_toolchains(
 
 
 def is_report(path: Path) -> bool:
-    """Returns whether the file is JSON, and so a report; any other file is for `inspect`."""
+    """Returns whether the file is JSON. Such a file is read as a report of ligerdiag; any other file is inspected."""
     if not path.is_file():
         return False
     if path.suffix == ".json":

@@ -1,4 +1,4 @@
-"""Decides which of the selected cases a run takes, when it stops, and what its results amount to."""
+"""Decides which of the selected cases a run takes, when the run stops, and which report each case gets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from ligerdiag.run_options import CheckOptions
 
 @dataclass(slots=True, kw_only=True)
 class RunCourse:
-    """The course of one run of `check`."""
+    """The course of one run of `check`: its policy, its results so far, and the record of earlier runs."""
 
     run: Run
     options: CheckOptions
@@ -73,8 +73,8 @@ class RunCourse:
         return self.run.stopped_by is not None
 
     def finish(self, ending: Ending | None) -> Ending | None:
-        """Adds to the run a result for everything that was not done, and returns the event that ended the run early;
-        None if everything was done. ending: the event from outside, if there was one.
+        """Adds to the run a "not done" result for each step that was not done, and returns the event that ended the run
+        early; None if everything was done. ending: the event from outside, if there was one.
 
         After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
         on a device) counts as not run, unless its verdicts already show that it is not as expected.
@@ -93,7 +93,7 @@ class RunCourse:
         return ending
 
     def load(self, cache: Cache) -> None:
-        """Reads what is remembered of the earlier runs in this folder; reads nothing without a policy."""
+        """Reads the record of the earlier runs in this folder. Without a policy, reads nothing."""
         if self.policy is not None:
             self.last = load_last_run(cache, Path.cwd())
 
@@ -112,7 +112,9 @@ class RunCourse:
         return ()
 
     def remember(self, cache: Cache, reports: Sequence[tuple[Source, CaseReport]]) -> None:
-        """Remembers the run for the next one in this folder; does nothing without a policy or without a result."""
+        """Writes the record of this run for the next run in this folder. Without a policy or without a result, writes
+        nothing.
+        """
         if self.policy is None or not reports:
             return
         last = remember_run(

@@ -80,7 +80,7 @@ def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress:
 
 
 def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Ending) -> CheckReport:
-    """Returns a report that says of each file that the run was ended before its turn."""
+    """Returns a report that says for each file that the run ended before the file was compiled."""
     targets, why = options.targets or DEFAULT_TARGETS, f"the run was ended by {ending.value} before its turn"
     undone: list[Judged] = [
         leave_undone(Identity(id=str(source), target=target), why)
@@ -92,7 +92,7 @@ def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Endi
 
 
 def require_stablehlo(options: InspectOptions) -> None:
-    """Raises InputError for options that only StableHLO obeys; to be called if there is none."""
+    """Raises InputError if an option is set that only applies to StableHLO. Call it if no path is a file with StableHLO."""
     given = "--target" if options.targets else "--toolchain" if options.toolchain else ""
     if given:
         raise InputError(f"`{given}` is for StableHLO, and the paths have none: a dump is of one compile already")

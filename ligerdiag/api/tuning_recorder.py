@@ -1,5 +1,5 @@
-"""`record-tuning`: compiles cases on the GPUs of this machine and keeps the choices of XLA's autotuner, with which
-`check` compiles on machines without a GPU.
+"""`record-tuning`: compiles cases on the GPUs of this machine and keeps the choices of XLA's autotuner, so that `check` can
+compile with them on machines without a GPU.
 """
 
 from collections.abc import Mapping

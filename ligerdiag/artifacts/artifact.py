@@ -1,4 +1,4 @@
-"""Artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
+"""Reads and writes artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
 
 In a *tagged* program, the name of each operation ends with a number of ligerdiag's, the tag, by which the operation is
 found again after the compile.
@@ -105,7 +105,7 @@ class KernelCall:
     traced: bool
     """Whether the call is in the program as JAX traced it; false if it was dropped during tracing."""
     in_program: bool
-    """Whether XLA got the call; JAX drops a call whose outputs nobody uses."""
+    """Whether XLA got the call; JAX drops a call whose outputs are not used."""
     operand_used_later: bool
     """Whether the program reads one of the call's operands after the call; true if that is unknown."""
     tags: tuple[int, ...]
@@ -245,7 +245,7 @@ class Artifact:
 
     @property
     def program(self) -> Path:
-        """Path of the program as written or, if that file is empty, of the program that XLA got."""
+        """Returns the path of the program as written or, if that file is empty, of the program that XLA got."""
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 

@@ -1,4 +1,4 @@
-"""The cache: artifacts, named by what was compiled, and an index that finds them without tracing anything.
+"""Implements the cache: artifacts, named by a hash of their inputs, and an index that finds them without tracing anything.
 
     <root>/artifacts/<sha256 of program, names, target, toolchain, flags>/   see `artifact`
     <root>/index/<sha256 of the question>.json                               an answer, and the files that it depends on
@@ -123,7 +123,7 @@ class Cache:
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Whether each file still has the sha256 that `dependencies` gives for it."""
+        """Returns whether each file still has the sha256 that `dependencies` gives for it."""
         return all(self._hash(file) == digest for file, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:

@@ -1,5 +1,6 @@
-"""Records in an artifact besides the modules: how inputs and outputs are split over devices, reads of Refs that JAX
-moved, and the reads at which ties can be inserted. A tie is a trivial operation that puts one read after a kernel.
+"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices, reads
+of Refs that JAX moved, and the reads at which ties can be inserted. A tie is a trivial operation that puts one read after a
+kernel.
 
 A device's number is its partition id in the SPMD module.
 """
@@ -85,9 +86,7 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """The ways in which JAX separates a read of a Ref from a write when it splits a function, see
-    `compile.lowering.refs`.
-    """
+    """The reason why a read of a Ref no longer follows a write: how JAX split a function, see `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
@@ -165,15 +164,15 @@ class TieSite:
     untieable: str = ""
     """The reason why no tie `value + s - s` can be inserted here; empty if one can. It is the reason in `unreachable`, or
     that the kernel has no floating-point output to sum, that nothing can be added to a value of this type, or that the
-    reader is a function call that hands the value on to a kernel or returns it.
+    reader is a call of a function that passes the value to a kernel or returns it.
     """
     unreachable: str = ""
     """The reason why the kernel's results are not available here, such as that only the kernel is in a loop; empty if
     they are. It rules out a tie, a barrier, and an output that declares the write.
     """
     no_barrier: str = ""
-    """The reason, apart from `unreachable`, why no barrier can stand here, such as that the kernel has no results; empty
-    if there is none.
+    """The reason, apart from `unreachable`, why no barrier can be inserted here, such as that the kernel has no results;
+    empty if there is none.
     """
 
 

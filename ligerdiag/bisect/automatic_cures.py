@@ -1,4 +1,4 @@
-"""The mitigations of a hidden write that bisect can apply to a user's own case, and why it cannot apply the others.
+"""Applies mitigations of a hidden write to a user's own case, and explains why the other mitigations cannot be applied.
 
 A case without siblings (cases of the same name with other mitigations) is compiled as written, and with each of three
 changes to the program that JAX has lowered:

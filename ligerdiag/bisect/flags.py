@@ -42,7 +42,7 @@ class FlagValue:
     name: str
     value: Flag
     family: str
-    """The part of the compile that the flag changes, in a word or two."""
+    """The part of the compile that the flag changes, in one or two words."""
     about: str
 
     @property

@@ -24,7 +24,7 @@ type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Two positions of a list that have different answers, and between which no position has an answer."""
+    """Two positions of a list that have different answers; no position between them has an answer."""
 
     before: int
     after: int
@@ -160,8 +160,8 @@ class MinimalSetSearch:
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
-        """Searches until nothing is left to try or the limit is reached. KeyboardInterrupt and errors that
-        the judge raises propagate.
+        """Searches until no set is left to try or the limit is reached. KeyboardInterrupt and errors that the judge raises
+        propagate.
         """
         every = frozenset(range(self.count))
         completeness = Completeness.CERTAIN

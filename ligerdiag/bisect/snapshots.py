@@ -1,4 +1,4 @@
-"""Snapshots that XLA wrote between passes, and the verdicts on the outputs after each pass.
+"""Reads the snapshots that XLA wrote between passes, and judges the outputs after each pass.
 
     module_0003.jit_step.0042.fusion.after_priority-fusion.before_cse.hlo.pb
     module_0003.jit_step.0073.copy-insertion.after_removing_unnecessary_copies.hlo.pb
@@ -150,7 +150,7 @@ class OrderSensitivity(StrEnum):
     OPEN = "open"
     """The output is right under some schedules: the order decides, and nothing forces it."""
     LOST = "lost"
-    """The output is wrong under each schedule: no order can mend that."""
+    """The output is wrong under each schedule: no order can make it right."""
     UNKNOWN = "unknown"
 
 

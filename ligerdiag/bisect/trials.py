@@ -147,8 +147,8 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether the program of this trial keeps the meaning of another one: every output should see all
-        hidden writes that `meant` lists for it. It may see additional ones.
+        """Returns whether the program of this trial keeps the meaning of another one: every output should still see all
+        hidden writes that `meant` lists for the output. It may see additional ones.
         """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 

@@ -168,8 +168,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code that the case alone calls for: AS_EXPECTED unless it makes the run fail. A case that was not
-    run calls for nothing.
+    """Returns the exit code of a run that has only this case: AS_EXPECTED unless the case makes the run fail, or if it was
+    not run.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
@@ -183,7 +183,7 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 
 
 def find_ending_code(ending: Ending) -> ExitCode:
-    """Returns the exit code of a run that was ended early and whose cases call for no other code.
+    """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
     A time limit gives 3, as a single case that takes too long does. The user set the limit, so it is no signal; and 4
     would mean that a case was analysed and could not be decided.

@@ -47,11 +47,11 @@ Cures; of equal ones the first is printed:
   zero-outputs   the launcher zeroes an output that the kernel leaves unwritten
   mode           another value of a wrapper's argument, such as in_place=False
   traced-zeros   zeros that JAX does not move out of a loop
-  filled         zeros in memory that nobody has written
+  filled         zeros in memory that nothing has written
   one-alias      each operand and each output in one alias at most
-  no-donation    a donation less
+  no-donation    one donation fewer
   keep-unused    keep_unused=True for a donated argument that is never read
-  xla-flag       a flag of XLA, where XLA is at fault
+  xla-flag       a flag of XLA, if the fault is XLA's
 Unsafe, only with --unsafe: ref, copy, donate (a Ref, a copy, a donated argument).
 """
 
@@ -88,7 +88,7 @@ class FixLine(ReplayBounds):
         bool,
         Option(
             "--unsafe",
-            help="Try cures too that are right only in some surroundings, and offer what is right by luck or not proved.",
+            help="Also try cures that depend on code that no case runs, and offer what is right by luck or not proved.",
         ),
     ] = False
     format: AnswerForm = AnswerFormat.TERMINAL
@@ -189,8 +189,8 @@ def _require_one(curable: Sequence[str]) -> None:
 
 
 def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
-    """Writes the offered change, all of its files or none. Returns the ids of the cases whose cure is written. Raises
-    InputError if a file cannot be written, or is not as `fix` read it.
+    """Writes all changed files of each offered cure, or none of them. Returns the ids of the cases whose cure is written.
+    Raises InputError if a file cannot be written, or has changed since `fix` read it.
     """
     written: set[str] = set()
     for fix in fixes:

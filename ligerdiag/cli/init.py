@@ -31,7 +31,7 @@ _ROOT = "your imports start at the folder that has it, else at that of .git"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitStep:
-    """The change that `init` makes to one file, or no change, and the line that `init` prints about it."""
+    """The change that `init` makes to one file, if any, and the line that `init` prints about the file."""
 
     path: Path
     """Path of the file, relative to the user's folder."""

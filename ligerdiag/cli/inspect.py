@@ -164,7 +164,7 @@ DEFAULT_DIRECTORY = Path("ligerdiag-report")
 
 REPORT_HELP = """Writes pages for a browser on modules that XLA compiled: the memory that kernels overwrite
 over time, its readers, the path to each output and the writes that it misses, the
-schedule and the HLO. One self-contained file a module, and an index.
+schedule and the HLO. One self-contained file for each module, and an index.
 
 \b
 PATHS are those of `ligerdiag inspect`: a directory of XLA_FLAGS=--xla_dump_to=DIR,

@@ -33,7 +33,7 @@ MAX_WIDTH = 100
 def explain(
     rule: Annotated[str | None, typer.Argument(help="Id or name of a rule.", show_default=False)] = None,
 ) -> None:
-    """Prints the page of a rule, or the list of all."""
+    """Prints the page of a rule, or without a rule the list of all rules."""
     from ligerdiag import api
     from ligerdiag.report.rule_page import render_rule_text
     from ligerdiag.report.terminal.full_report import compute_stream_width
@@ -63,7 +63,7 @@ def list_cases(
     selectors: Annotated[
         list[str] | None, typer.Argument(help="Ids, globs, files, module:name.", show_default=False)
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one a line.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
 ) -> None:
     """Prints the cases that the selectors choose."""
     from ligerdiag import api
@@ -117,7 +117,7 @@ def targets(
         Path | None, typer.Option("--cache-dir", metavar="DIR", help="Folder with the toolchains' environments.")
     ] = None,
 ) -> None:
-    """Prints the targets, or the description of one."""
+    """Prints the list of targets, or the description of one target."""
     from ligerdiag import api
     from ligerdiag.text import compute_printable
 

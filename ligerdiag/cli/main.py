@@ -81,9 +81,9 @@ app.command("bisect", short_help="what makes a case right or wrong?", help=bisec
     bisect.bisect
 )
 app.command("fix", short_help="which change makes a case right?", help=fix.HELP, epilog=fix.EPILOG)(fix.fix)
-app.command("reduce", short_help="what is the smallest program that shows it?", help=reduce.HELP, epilog=reduce.EPILOG)(
-    reduce.reduce
-)
+app.command(
+    "reduce", short_help="what is the smallest program that shows a finding?", help=reduce.HELP, epilog=reduce.EPILOG
+)(reduce.reduce)
 app.command("diff", short_help="what did an upgrade change?", help=diff.HELP, epilog=diff.EPILOG)(diff.diff)
 app.command(
     "compare", short_help="what became better or worse between two reports?", help=compare.HELP, epilog=compare.EPILOG
@@ -100,7 +100,9 @@ app.command(
 app.command("init", short_help="start with a case of your own", help=init.HELP, epilog=init.EPILOG)(init.init)
 app.command("list", short_help="which cases are there?", help=LIST_HELP, epilog=LIST_EPILOG)(list_cases)
 app.command("explain", short_help="what does a rule mean?", help=EXPLAIN_HELP, epilog=EXPLAIN_EPILOG)(explain)
-app.command("targets", short_help="which GPUs can it compile for?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(targets)
+app.command("targets", short_help="which GPUs can ligerdiag compile for?", help=TARGETS_HELP, epilog=TARGETS_EPILOG)(
+    targets
+)
 app.command(
     "toolchains",
     short_help="which versions of JAX and Triton are there?",
@@ -123,7 +125,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Takes the options that stand before the name of a command."""
+    """Handles the options that precede the name of a command, such as `--version`."""
 
 
 def main() -> None:
@@ -132,7 +134,9 @@ def main() -> None:
 
 
 def run_application(application: typer.Typer, name: str) -> None:
-    """Runs a command line; a LigerdiagError becomes one line on stderr and the exit code of the error."""
+    """Runs a command line. Prints a LigerdiagError as one line on stderr, and ends the process with the exit code of the
+    error.
+    """
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

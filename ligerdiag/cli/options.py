@@ -86,8 +86,8 @@ def _unpack(one: "Field[Any]", value: object) -> object:
 
 
 def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
-    """Returns options of the API: each field has the value of the field of `line` with the same name, unless `changes`
-    gives it another value.
+    """Returns a record of options for the API: each of its fields has the value of the field of `line` with the same name,
+    unless `changes` gives another value.
     """
     names = [one.name for one in fields(cast("Any", options))]
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
@@ -154,7 +154,7 @@ Quiet = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one a case."),
+    Option("--html", metavar="DIR", help="Write pages for a browser, too: DIR/index.html and one for each case."),
 ]
 AnswerForm = Annotated[AnswerFormat, Option("--format", help="Format of the answer.")]
 AnswerOutput = Annotated[

@@ -361,8 +361,8 @@ class Outputs:
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
     """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`, or `FILE` in the format of its
-    suffix; a suffix of no format means `form`, the format that `--format` gives. Standard output gets `form`, or the
-    table if a `FILE` without `FORMAT=` gets `form`.
+    suffix; a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`,
+    or the table if a `FILE` without `FORMAT=` gets `form`.
 
     Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
     be written.

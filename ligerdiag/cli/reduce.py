@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ligerdiag.ending import Ending
     from ligerdiag.reduce.reduce_case import Reduced
 
-HELP = """What is the smallest program that still shows it? Removes outputs, operations, loops,
+HELP = """What is the smallest program that still shows a finding? Removes outputs, operations, loops,
 arguments and sizes of a case as long as the case still shows the same: the same finding
 on the same operand of the same kernel, the same copy, the same error of XLA, the same
 disagreement, or the same difference between two toolchains.
@@ -46,8 +46,8 @@ and writes HLO text and protobuf.
 """
 
 MEANINGS = {
-    ExitCode.AS_EXPECTED: "reduced as far as it knows how, even if nothing could be removed",
-    ExitCode.INPUT: "usage or input error; the case shows nothing, or cannot be printed",
+    ExitCode.AS_EXPECTED: "reduced as far as possible, even if nothing could be removed",
+    ExitCode.INPUT: "usage or input error; the case has nothing to keep, or cannot be printed",
     ExitCode.NOT_ANALYSED: "the --time-limit was reached; the smallest program so far is written",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the smallest program so far is written",
     ExitCode.TERMINATED: "ended by SIGTERM; the smallest program so far is written",

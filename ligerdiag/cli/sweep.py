@@ -42,7 +42,7 @@ each set of sizes, in a process of its own.
   small = {}
   large = { tokens = 8192 }          of `ligerdiag.size("tokens", 512)` in a file of cases
 
-The workers are Dask's: one a core here, or those of --scheduler, which must have the same
+The workers are Dask's: one for each core here, or those of --scheduler, which must have the same
 ligerdiag, toolchains and files. The store has a file for each task with a result, so the
 same command continues a sweep that was ended. A result holds until a file that its case
 imports, ligerdiag, its configuration or a version changes.
@@ -101,11 +101,11 @@ class SweepLine:
         Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
     ] = None
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one a core]")
+        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one for each core]")
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Do every task again, even if it has a result.")] = False
-    retry: Annotated[bool, Option("--retry", help="Do again the tasks that could not be analysed.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if it has a result.")] = False
+    retry: Annotated[bool, Option("--retry", help="Run again the tasks that could not be analysed.")] = False
 
 
 def run_sweep_command(line: SweepLine) -> None:
@@ -167,8 +167,8 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns the exit code of a sweep: 130, 143 or 3 if it was ended early; otherwise, of the codes of its cells and
-    unreadable sources, the one that takes precedence in `check`. A cell without a code counts as 3.
+    """Returns the exit code of a sweep: 130, 143 or 3 if it was ended early; otherwise, of the exit codes of its cells and
+    unreadable sources, the one that has precedence in `check`. A cell without a code counts as 3.
     """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 

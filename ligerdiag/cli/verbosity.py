@@ -1,4 +1,4 @@
-"""How much of a run a person sees on a terminal: `--quiet`, the usual, or `--verbose`."""
+"""Defines how much of a run the terminal shows: `--quiet`, the default, or `--verbose`."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -9,7 +9,7 @@ from ligerdiag.model.report import CheckReport, OnProgress
 
 
 class Verbosity(Enum):
-    """How much of a report a person reads on a terminal; the formats for programs always have everything."""
+    """How much of a report the terminal shows; the formats for programs are always complete."""
 
     QUIET = "quiet"
     """Only the findings that count, the reasons why a case is not as expected, and the last line; no progress."""
@@ -28,8 +28,8 @@ def parse_verbosity(*, quiet: bool, verbose: bool) -> Verbosity:
 
 
 def show_progress(verbosity: Verbosity) -> AbstractContextManager[OnProgress | None]:
-    """Returns a context in which progress appears on stderr: its value is the function to call with each event; None
-    if the user wants no progress.
+    """Returns a context manager that shows progress on stderr. Its value is the function to call with each event; None if
+    the user wants no progress.
     """
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -37,7 +37,7 @@ def show_progress(verbosity: Verbosity) -> AbstractContextManager[OnProgress | N
 
 
 def render_text(report: CheckReport, verbosity: Verbosity, *, width: int | None = None, colour: bool = False) -> str:
-    """Returns the report as a person reads it, with a final newline. width, colour: as in `render_terminal`."""
+    """Returns the report as text for the terminal, with a final newline. width, colour: as in `render_terminal`."""
     from ligerdiag.report.terminal.full_report import render_quietly, render_terminal
 
     if verbosity is Verbosity.QUIET:

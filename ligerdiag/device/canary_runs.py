@@ -1,4 +1,5 @@
-"""Runs one kernel call by itself on a device, several times with different contents, and notes what it reads and writes.
+"""Runs one kernel call by itself on a device, several times with different contents, and records which buffers it reads and
+writes.
 
 The program has the call and nothing else, so XLA passes the program's parameters to it:
 
@@ -43,7 +44,7 @@ class LoneKernel:
     """A kernel call as a function of its operands."""
 
     function: Callable[..., tuple[Any, ...]]
-    """Takes the operands, and returns the call's outputs, the new contents of each Ref last."""
+    """A function that takes the operands, and returns the call's outputs; the new contents of each Ref come last."""
     operands: tuple[jax.ShapeDtypeStruct, ...]
     results: tuple[jax.ShapeDtypeStruct, ...]
 
@@ -93,9 +94,9 @@ class CanaryRuns:
     wiring: Wiring
 
     def observe(self, *, perturbs_integers: bool) -> CallRun:
-        """Runs the call and returns what the runs showed. Passes on the errors of JAX and of the device.
+        """Runs the call several times, and returns the observations. Passes on the errors of JAX and of the device.
 
-        perturbs_integers: whether operands of integers get other contents, too.
+        perturbs_integers: whether operands of integers get other contents in some runs, too.
         """
         self._run(self.contents)  # an autotuning launcher tries its configurations on the real buffers
         base = self._run(self.contents)

@@ -126,7 +126,7 @@ class DeviceAnswer:
     all runs are equal bit for bit.
     """
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    """Maps the name of each output to its relative errors against the output of the case's reference, one per set of
+    """Maps the name of each output to its relative errors against the output of the case's reference, one for each set of
     random arguments; empty if the case has no reference.
     """
 

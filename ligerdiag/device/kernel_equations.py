@@ -1,5 +1,5 @@
-"""Finds the kernel calls in a traced program, and evaluates the program one equation after another, so that each call can
-be tried on the operands that it really gets.
+"""Finds the kernel calls in a traced program, and evaluates the program one equation after another, so that each call can be
+run on the operands that it gets in the program.
 
 An evaluation enters what JAX inlines anyway (`jit`, `checkpoint`, custom derivatives), the chosen branch of a `cond`,
 and the first step of a loop. It does not enter a `shard_map` or a `custom_partitioning`: a call in there is not tried.
@@ -28,7 +28,7 @@ type Visit = Callable[[Any, Sequence[Any]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelEquation:
-    """The equation of a kernel call, and where it stands in a traced program."""
+    """The equation of a kernel call, and its place in a traced program."""
 
     jaxpr: Any
     """The jaxpr that contains the equation."""

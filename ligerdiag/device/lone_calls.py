@@ -1,4 +1,4 @@
-"""Finds the kernel calls of a live function, lowers each by itself and, on request, tries each on canaries.
+"""Finds the kernel calls of a live function, lowers each by itself and, on request, runs each with canaries in its outputs.
 
 `opcheck_worker` runs this in a process of its own.
 """
@@ -51,8 +51,8 @@ _JITS = ("jit", "pjit")
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
-    """Returns the kernel calls of the source's only case and, if the request names a platform, what their runs on it
-    showed.
+    """Returns the kernel calls of the source's only case and, if the request names a platform, the observations of their
+    runs on it.
 
     Raises CaseError if the function raises while JAX traces it, InputError if its arguments do not fit or there is no
     device.

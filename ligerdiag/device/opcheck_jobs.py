@@ -10,13 +10,15 @@ from ligerdiag.model.opcheck_report import FoundCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpcheckRequest:
-    """Asks a worker for the kernel calls of a live function and, if it is to run them, for what the runs show."""
+    """A request to a worker for the kernel calls of a live function and, if the worker is to run them, for the observations
+    of the runs.
+    """
 
     source: Source
     description: str
     """XLA's description of the GPU for which the calls are lowered; empty for a device of this machine."""
     compute_capability: int
-    """That of the described GPU, such as 90; 0 for a device of this machine."""
+    """Compute capability of the described GPU, such as 90; 0 for a device of this machine."""
     platform: str = ""
     """JAX's name of the platform on which the calls run, `cuda` or `cpu`; empty to run nothing."""
     perturbs_integers: bool = True

@@ -16,10 +16,11 @@ KEPT = "operands of integers kept their values, because"
 
 
 def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
-    """Returns the worker's answer, and a note on what the runs left out; empty if they left nothing out.
+    """Runs the worker and returns its answer, and a note on the parts that the runs left out; the note is empty if they left
+    nothing out.
 
     If a run of a call fails or kills the worker, the calls run once more, in a new worker, with the integers that the
-    function gives them: other integers, which may be indices, may have made a kernel leave its buffers.
+    function gives them: other integers, which may be indices, may have made a kernel access memory outside its buffers.
 
     timeout: seconds for the worker. Raises the worker's LigerdiagError.
     """

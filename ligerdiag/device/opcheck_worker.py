@@ -1,7 +1,7 @@
 """The worker of `ligerdiag.opcheck`, `python -m ligerdiag.device.opcheck_worker`.
 
-A kernel that leaves its buffers can end the process or its GPU context, so the calls run here and not in the user's
-process.
+A kernel that accesses memory outside its buffers can end the process or its GPU context, so the calls run here and not in
+the user's process.
 """
 
 import os

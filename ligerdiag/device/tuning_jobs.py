@@ -8,12 +8,12 @@ from ligerdiag.model.jobs import CompileRequest, Job, make_job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRequest:
-    """A request to compile a case for the GPUs of this machine, with autotuning, and to write down what XLA chose."""
+    """A request to compile a case for the GPUs of this machine, with autotuning, and to write XLA's choices to a file."""
 
     compile: CompileRequest
     """The part of the request about the compile. Its `description` is empty, because XLA queries the devices."""
     results: str
-    """Path of the file that XLA writes: all that it has chosen in the worker's process so far."""
+    """Path of the file that XLA writes: all choices that it has made in the worker's process so far."""
     earlier: str
     """Path of a file with earlier choices, which XLA takes over so that one instruction is not tuned twice; empty if
     there is none. XLA reads it only in the first compile of the worker's process.

@@ -153,7 +153,7 @@ class ModuleFiles:
     part: int = 0
     """Number of the module in a file with several, from 1; 0 for a file with one."""
     is_guess: bool = False
-    """Whether the file was found in a directory by its ending alone, so that it may not be the optimized module."""
+    """Whether only the ending of the file's name suggests a module, so that the file may not hold an optimized module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ class ModuleCounter:
     _known: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     def find(self, path: Path) -> int:
-        """Returns the number of modules in the file."""
+        """Returns the number of modules in the file; 1 if they cannot be counted."""
         key = _identify(path)
         if key is not None and key in self._known:
             return self._known[key]

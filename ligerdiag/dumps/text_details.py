@@ -1,4 +1,5 @@
-"""Adds what HLO text omits: the author's order of operations, and the buffer assignment, which has its own text.
+"""Adds facts that HLO text omits: the author's order of operations, and the buffer assignment, which XLA writes to a text of
+its own.
 
 HLO text does not record the order of independent operations: it lists them in the order in which a walk from the root
 needs them. The protobuf of the module before optimizations has ids that increase in program order, and text has none.
@@ -38,8 +39,8 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns copies of the module in the program orders that are furthest apart: in each copy the instruction ids
-    increase in its order. Returns the module alone if it has no kernel call.
+    """Returns copies of the module in the two program orders that are furthest apart. In each copy the instruction ids
+    increase in the order of that copy. Returns the module alone if it has no kernel call.
 
     Computations come before their callers, as in every well-formed module.
     """

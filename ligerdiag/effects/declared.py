@@ -1,5 +1,5 @@
-"""Parses the user's declarations of the operands that custom calls write, and applies them to calls without known
-effects.
+"""Parses the user's declarations of the operands that custom calls write, and applies them to calls whose effects are
+unknown.
 
 ```toml
 [tool.ligerdiag.effects.my_ffi_target]

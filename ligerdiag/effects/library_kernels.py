@@ -13,7 +13,7 @@ from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, cre
 from ligerdiag.effects.ptx import find_ptx_writes
 
 MOST_PTX = 4 << 20
-"""The most characters of PTX that are followed. It is followed in the calling process, without a limit of time; this much
+"""The most characters of PTX that are followed. The calling process follows it without a time limit; PTX of this length
 takes some seconds, and is a hundred times as long as a kernel of thousands of instructions.
 """
 

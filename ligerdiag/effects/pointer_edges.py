@@ -1,5 +1,5 @@
 """Finds the pairs of values of a function of which the second may hold the pointer that the first one holds: the edges
-along which `pointer_flow` carries roots.
+along which `pointer_flow` propagates roots.
 
 The *roots* of a pointer are the arguments from which it may come. Edges lead:
 
@@ -140,7 +140,7 @@ def is_confined(assembly: str) -> bool:
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
     """Returns the integers of the function that are made from addresses.
 
-    returning: names of the functions that return such an integer.
+    returning: names of the functions known to return such an integer.
     """
     found: set[int] = set()
     pointers = function.pointers

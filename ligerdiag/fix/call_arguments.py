@@ -30,7 +30,9 @@ def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
-    """Returns the arguments or parameters with a new one at `place`, on a line of its own if its neighbours are."""
+    """Returns the arguments or parameters with `new` inserted at index `place`. It gets a line of its own if its neighbours
+    have one.
+    """
     listed = [*items]
     if not listed:
         return [new]
@@ -47,7 +49,9 @@ def find_keyword_place(args: Sequence[cst.Arg], names: Sequence[str]) -> int | N
 
 
 def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
-    """Returns the call with a keyword argument behind that of one of the names `after`, or at the end."""
+    """Returns the call with a keyword argument added: after the argument with one of the names `after`, or at the end if
+    there is none.
+    """
     place = find_keyword_place(call.args, after)
     return call.with_changes(
         args=insert(call.args, len(call.args) if place is None else place + 1, parse_argument(text))
@@ -55,7 +59,7 @@ def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
 
 
 def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the argument at an index changed; the call itself for None."""
+    """Returns the call with the argument at index `place` changed; returns the call unchanged if `place` is None."""
     if place is None:
         return call
     args = [*call.args]
@@ -64,7 +68,9 @@ def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Ar
 
 
 def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the keyword argument of one of these names changed; the call itself if there is none."""
+    """Returns the call with the keyword argument of one of these names changed; returns the call unchanged if there is no
+    such argument.
+    """
     return replace_argument(call, find_keyword_place(call.args, names), change)
 
 

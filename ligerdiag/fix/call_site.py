@@ -1,4 +1,6 @@
-"""The kernel call that a finding names, in the source: the call, its kernel, and the arguments that it overwrites."""
+"""Finds the kernel call that a finding names in the user's source: the call, its kernel, and the arguments that the kernel
+overwrites.
+"""
 
 import os
 import re
@@ -33,27 +35,27 @@ class Project:
     roots: tuple[str, ...]
     """Real paths of the folders whose files may be changed."""
     originals: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
-    """The texts of the files as they were first read, which all cures of a search change."""
+    """The text of each file as it was first read; every cure of a search changes these texts."""
     texts: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
-    """The real path and the text of each file below the root; empty until somebody asks for the users of a function."""
+    """The real path and the text of each file below the root; empty until the users of a function are searched."""
     unread: list[str] = field(default_factory=list[str])
-    """Files in which nobody looked for users, with the reason."""
+    """The files that could not be searched for users of a function, each with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
-    """The places that may call a function that returns more, and are not changed."""
+    """The places that may call a function that returns more values after the change, and that the change does not adapt."""
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
 
     def load(self, name: str) -> SourceFile:
-        """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another
-        file.
+        """Returns the file at this path. Raises CannotFixError for a file outside of the project; the message names the file
+        as the place to change.
         """
         if name.startswith("<"):
             raise CannotFixError(f"the code of `{name}` is in no file: change the program that makes it")
         path = Path(os.path.realpath(name))
         if SourceLine(file=str(path), line=0).is_installed:
             raise CannotFixError(
-                f"`{path}` belongs to an installed package: the change belongs there, or call it otherwise"
+                f"`{path}` belongs to an installed package: change it there, or call the kernel in another way"
             )
         if path.suffix != ".py" or not is_below(str(path), self.roots):
             raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
@@ -81,7 +83,7 @@ class Project:
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
         """Returns the files that may use the function or class `name` of the file `home`: `home` itself, and those that
-        import it, from there or from a package that passes it on.
+        import the name from `home` or from a package that re-exports it.
         """
         key = (name, home.path)
         if key not in self._users:
@@ -119,9 +121,9 @@ class Project:
                 try:
                     self.texts.append((Path(os.path.realpath(path)), path.read_text(encoding="utf-8")))
                 except (OSError, UnicodeDecodeError):
-                    self.unread.append(f"{compute_near(str(path))}, which is not read as UTF-8")
+                    self.unread.append(f"{compute_near(str(path))}, which cannot be read as UTF-8 text")
             if len(self.texts) + len(self.unread) >= _MOST_FILES:
-                self.unread.append(f"the files behind the first {_MOST_FILES}")
+                self.unread.append(f"the files after the first {_MOST_FILES}")
         return self.texts
 
 
@@ -153,18 +155,18 @@ class Written:
 
     @property
     def name(self) -> str:
-        """The variable that is passed; empty for any other expression."""
+        """Returns the name of the variable that is passed; empty if the argument is any other expression."""
         value = self.argument.value
         return value.value if isinstance(value, cst.Name) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallSite:
-    """One call in the source that overwrites operands behind XLA's back."""
+    """One call in the source whose kernel overwrites operands that the call does not declare as written."""
 
     file: SourceFile
     call: cst.Call
-    """For `pallas_call(...)(operands)`, the outer call."""
+    """The call that gets the operands: for `pallas_call(...)(operands)`, the outer call."""
     statement: cst.SimpleStatementLine
     kernel: str
     """Name of the kernel's function."""
@@ -175,20 +177,26 @@ class CallSite:
     outputs: int
     """Number of outputs of the custom call."""
     forwarding: Forwarding | None = None
-    """How the called function hands the arguments on to `triton_call`; None for a call of `triton_call` itself."""
+    """The function that passes its arguments on to `triton_call`, if the source calls such a function; None for a call of
+    `triton_call` itself.
+    """
 
     @property
     def options(self) -> cst.Call:
-        """The call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
+        """Returns the call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
         return self.call.func if isinstance(self.call.func, cst.Call) else self.call
 
     @property
     def is_unpacked(self) -> bool:
-        """Whether the arguments come from a sequence, `*operands`: `written` then is that sequence as a whole."""
+        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`; `written` then is the
+        whole sequence.
+        """
         return any(one.star == "*" for one in self.call.args)
 
     def require_arguments(self) -> None:
-        """Raises CannotFixError if the arguments are not written out."""
+        """Raises CannotFixError if the operands are unpacked from a sequence, so that single arguments are not in the
+        source.
+        """
         if self.is_unpacked:
             raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
 
@@ -203,7 +211,7 @@ class CallSite:
 
     @property
     def callee(self) -> str:
-        """The name by which the kernel is called."""
+        """Returns the name by which the kernel is called."""
         if self.forwarding is not None:
             return self.forwarding.name
         return TRITON_CALL if self.is_pallas else get_name(self.call.func)
@@ -214,8 +222,8 @@ class CallSite:
         return given if self.forwarding is None else given[self.forwarding.skipped :]
 
     def find_outputs_argument(self, call: cst.Call | None = None) -> int | None:
-        """Returns the index of the argument that declares the outputs among those of `options`; None if there is none.
-        call: that call with other changes.
+        """Returns the index, among the arguments of `call`, of the one that declares the outputs; None if there is none.
+        call: the call `options`, perhaps with changes made already.
         """
         args = (call or self.options).args
         names = OUTPUT_KEYWORDS
@@ -274,8 +282,8 @@ def _find_forwarded(project: Project, site: CallSite, caller: SourceLine) -> Cal
 
 
 def list_call_names(file: SourceFile) -> set[str]:
-    """Returns the names by which a file calls `triton_call`: its own, `from jax_triton import triton_call as call`,
-    `call = partial(jt.triton_call, grid=(8,))`.
+    """Returns the names by which a file calls `triton_call`: `triton_call` itself, and names such as `call` from `from
+    jax_triton import triton_call as call` or `call = partial(jt.triton_call, grid=(8,))`.
     """
     names = {TRITON_CALL}
     for statement in file.find(cst.ImportFrom):

@@ -1,4 +1,6 @@
-"""Cures in the arguments of a case or of its `jax.jit`: donations, unused arguments, XLA's flags."""
+"""Cures that change the arguments of a `Case` or of the `jax.jit` around its function: donations, unused arguments, flags of
+XLA.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +22,8 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the case with the XLA flags that the findings' help names, all of them at once. Raises UnrelatedCureError if
-    it names none.
+    """Returns the text of the case with all XLA flags added that the help of the findings names. Raises UnrelatedCureError
+    if it names none.
     """
     flags = read_flags(findings)
     if not flags:
@@ -40,16 +42,14 @@ def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) ->
 
 
 def read_flags(findings: Iterable[Finding]) -> dict[str, str]:
-    """Returns the flags of XLA that the findings' help names, from name to value as in XLA_FLAGS."""
+    """Returns the XLA flags that the help of the findings names: from flag to value, as in XLA_FLAGS."""
     return {name: value for one in findings for name, value in _FLAG.findall(one.help)}
 
 
 def advise_flags(findings: Iterable[Finding]) -> str:
-    """Returns the line for the shell that sets the flags where the program runs."""
+    """Returns the shell command that sets the flags for a run of the program."""
     flags = " ".join(f"--{name}={value}" for name, value in read_flags(findings).items())
-    return (
-        f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: the case\'s flags concern `ligerdiag` alone'
-    )
+    return f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: `ligerdiag` alone reads the flags of the case'
 
 
 def _spell(value: str) -> str:
@@ -57,8 +57,8 @@ def _spell(value: str) -> str:
 
 
 def list_fewer_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the case without the donations that the findings are about. Raises UnrelatedCureError if no finding is about
-    a donated argument.
+    """Returns the text of the case without the donations that the findings are about. Raises UnrelatedCureError if no
+    finding is about a donated argument.
     """
     about = [one for one in findings if "do not donate" in one.help]
     if not about:
@@ -84,8 +84,9 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
 
 
 def list_kept_arguments(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the case, or the `jax.jit` of its function, with `keep_unused=True`, so that an output may take the bytes of
-    a donated argument that the function never reads. Raises UnrelatedCureError if JAX drops no donated argument.
+    """Returns the text of the case, or of the `jax.jit` around its function, with `keep_unused=True`, so that an output may
+    take the bytes of a donated argument that the function never reads. Raises UnrelatedCureError if JAX drops no donated
+    argument.
     """
     if not any("keep_unused=True" in one.help for one in findings):
         raise UnrelatedCureError("JAX drops no donated argument")
@@ -107,8 +108,8 @@ def list_kept_arguments(project: Project, findings: Sequence[Finding], case: Cas
 
 
 def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the case with the arguments donated that the kernel overwrites or XLA copies. Raises UnrelatedCureError if no
-    finding asks for a donation.
+    """Returns the text of the case with those arguments donated that the kernel overwrites or XLA copies. Raises
+    UnrelatedCureError if no finding asks for a donation.
     """
     about = [one for one in findings if "donate it" in one.help or "donate the argument" in one.help]
     about = [one for one in about if "do not donate" not in one.help]
@@ -137,7 +138,7 @@ def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Ca
     if there is none, or if several fit.
     """
     if not case.source.file:
-        raise CannotFixError("the case is made in no file of its own: make the change where the program is jitted")
+        raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")
     file = project.load(case.source.file)
     found: list[tuple[int, cst.Call]] = []
     for call in file.find(cst.Call):

@@ -1,9 +1,10 @@
 """Searches for a change of the source that makes every output of a case fresh.
 
 The cures are tried in the order of `CURES`, which is the one that people prefer. A cure of a call is applied to all calls
-that the case's findings name: first in the function of the call alone, then with its callers getting the new contents too.
-The cures of `VARIED` change an argument elsewhere, which has several values or places. Of the proved ones the one that
-leaves the fewest rules to complain counts, of these the cheapest in memory, then the smallest diff, then the first.
+that the case's findings name: first without changing its callers, then so that its callers get the new contents, too. The
+cures of `VARIED` change an argument elsewhere; each has several forms, one for each value or place of that argument. Of the
+cures that are proved, the best is the one after which the fewest rules have findings; among equals, the one that needs the
+least memory, then the one with the smallest diff, then the first.
 """
 
 import sys
@@ -54,36 +55,40 @@ type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """One way to make a program right."""
+    """One kind of change that may make a program right, applied at the kernel's call."""
 
     name: str
     about: str
     """The change, in a few words."""
     apply: Apply
     is_safe: bool = True
-    """Whether the cure is right wherever the verdict says so; an unsafe one depends on code that no case shows."""
+    """Whether the cure is right whenever the verdicts on the changed program are. An unsafe cure also depends on code that
+    no case runs.
+    """
     is_deep: bool = False
-    """Whether callers may have to use another value."""
+    """Whether the cure may require that callers of the function use another value than before."""
     same_as: str = ""
-    """Name of the cure that this one spells differently; empty if there is none."""
+    """Name of another cure that makes the same change in other words; empty if there is none."""
     advice: str = ""
-    """The step that the user has to take besides the diff; empty if there is none."""
+    """An action that the user has to take in addition to the diff; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedCure:
-    """One way to make a program right that has several forms, and changes another place than the call."""
+    """One kind of change that may make a program right, has several forms, and is applied elsewhere than at the kernel's
+    call.
+    """
 
     name: str
     about: str
     list_variants: ListVariants
     is_safe: bool = True
     is_defining: bool = False
-    """Whether the cure gives outputs a value that have no defined one without it."""
+    """Whether the cure defines the value of outputs that the unchanged program leaves undefined."""
     keeps_program: bool = False
-    """Whether the function is unchanged, and only its compile or its memory changes."""
+    """Whether the cure leaves the function unchanged, and affects only how it is compiled or how much memory it uses."""
     advise: Callable[[Sequence[Finding]], str] = lambda _: ""
-    """Returns the step that the user has to take besides the diff."""
+    """Function that returns the action that the user has to take in addition to the diff."""
 
 
 CURES = (
@@ -134,7 +139,7 @@ VARIED = (
     ),
     VariedCure(
         name="filled",
-        about="zeros in memory that a kernel reads before anybody has written it",
+        about="zeros in memory that a kernel reads before anything is written there",
         list_variants=list_filled,
         is_defining=True,
     ),
@@ -155,14 +160,14 @@ VARIED = (
     ),
     VariedCure(
         name="xla-flag",
-        about="a flag of XLA, where XLA is at fault",
+        about="a flag of XLA, if the fault is XLA's",
         list_variants=list_flags,
         keeps_program=True,
         advise=advise_flags,
     ),
     VariedCure(
         name="donate",
-        about="an argument that the caller gives away",
+        about="a donated argument, which the caller no longer uses",
         list_variants=list_donations,
         keeps_program=True,
         is_safe=False,
@@ -179,12 +184,12 @@ class FixOptions:
     cures: tuple[str, ...] = ()
     """Names of the cures to try; () for all."""
     is_unsafe: bool = False
-    """Whether to try unsafe cures as well, and to offer what is not proved."""
+    """Whether to try unsafe cures as well, and to offer a cure that is not proved."""
 
 
 def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
-    """Returns the answer for each selected case. Raises InputError for an unknown cure, RunEnded if the run is ended
-    early, and the errors of `check`.
+    """Searches a cure for each selected case, and returns one result for each. Raises InputError for an unknown cure,
+    RunEnded if the run is ended early, and the errors of `check`.
     """
     for name in options.cures:
         if name not in CURE_NAMES:
@@ -228,7 +233,7 @@ def fix_case(
     run: CheckReport,
     on_progress: OnProgress | None = None,
 ) -> CaseFix:
-    """Returns the answer for one case. reports: its reports, one for each target."""
+    """Searches a cure for one case, and returns the result. reports: the reports on the case, one for each target."""
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(
         case_id=case.id,
@@ -244,8 +249,8 @@ def fix_case(
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
-    """Returns a key by which the best attempt is the smallest. Memory comes before the size of the diff: a kernel works in
-    place to save memory, and the arrays of a case are often smaller than those of the program.
+    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff: a
+    kernel works in place to save memory, and the arrays of a case are often smaller than those of the program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
@@ -458,7 +463,7 @@ def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]
 
 def render_diff(texts: Texts, originals: Texts | None = None) -> str:
     """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
-    each file. originals: the old one; None if it is on the disk.
+    each file. originals: the old text of each file; None means the text on disk.
     """
     parts: list[str] = []
     for path, text in sorted(texts.items()):

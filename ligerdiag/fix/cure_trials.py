@@ -1,4 +1,4 @@
-"""Judges changed programs with the pipeline of `check`, and says whether each of them is proved right."""
+"""Judges changed programs as `check` does, and says for each of them whether it is proved right."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CureTrial:
-    """The result of one changed program on all targets."""
+    """The result of judging one changed program on all targets."""
 
     proof: Proof
     reason: str = ""
@@ -38,18 +38,18 @@ class CureTrial:
 
 
 def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
-    """Returns the warnings and errors of a case that nothing allows."""
+    """Returns the warnings and errors of a case that no suppression allows."""
     return tuple(one for one in report.findings if one.severity is not Severity.NOTE and one.suppressed is None)
 
 
 def require_complete(report: CheckReport) -> None:
-    """Raises RunEnded if a run was ended early, as by Ctrl-C: nothing is concluded from a part of its cases."""
+    """Raises RunEnded if a run was ended early, for example by Ctrl-C, since its results are incomplete."""
     if report.interrupted:
         raise RunEnded(report.ended_by)
 
 
 class Trials:
-    """Judges the changed programs of one case. `check` gets all of them at once, as cases of patched sources."""
+    """Judges the changed programs of one case. It passes all of them to `check` at once, as sources with patched files."""
 
     def __init__(
         self, case: CaseSpec, base: Sequence[CaseReport], options: CheckOptions, report_progress: OnProgress | None
@@ -62,8 +62,8 @@ class Trials:
     def judge(
         self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
     ) -> list[CureTrial]:
-        """Returns the judgement of each changed program. defining: those of `changes` that give outputs a value which have
-        no defined one in the unchanged case; such outputs are not compared. keeps_program: whether the changes leave the
+        """Returns the result of judging each changed program. defining: those of `changes` that define the value of outputs
+        that the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
         function alone and are about its compile or its memory, so that no numbers are compared.
         """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]

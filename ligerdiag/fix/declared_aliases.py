@@ -1,4 +1,4 @@
-"""Cures that give the kernel call a further output: the new contents of what it overwrites.
+"""Cures that give the kernel call an additional output: the new contents of the operand that it overwrites.
 
 | cure | the call | the kernel before jax-triton 0.4 |
 |---|---|---|
@@ -41,12 +41,12 @@ IMPORT = "from ligerdiag.in_place import call_in_place"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """The properties of the run that decide what a cure looks like."""
+    """The properties of the run that decide which form a cure takes."""
 
     is_old: bool
     """Whether jax-triton is older than 0.4: it passes the kernel a pointer for each output that aliases an operand."""
     depth: int = 0
-    """Number of callers, from the innermost one, that also get the new contents."""
+    """Number of callers, counted from the innermost one, that the cure changes so that they also get the new contents."""
     axes: tuple[str, ...] = ()
     """Names of the mesh's axes with several devices."""
 

@@ -1,4 +1,4 @@
-"""Finds in the project's source the functions and classes that a name refers to, and the functions around a line."""
+"""Finds, in the project's source, the functions and classes that a name refers to, and the functions that contain a line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +33,9 @@ def find_definition[Node: (cst.FunctionDef, cst.ClassDef)](
 
 
 def find_import(file: SourceFile, name: str) -> str:
-    """Returns the line by which the file imports the name, such as `from modes import Mode`; empty if it does not."""
+    """Returns the line by which the file imports the name, such as `from modes import Mode`; empty if the file does not
+    import the name.
+    """
     for statement in file.find(cst.ImportFrom):
         if statement.module is None or isinstance(statement.names, cst.ImportStar) or statement.relative:
             continue
@@ -77,9 +79,9 @@ def _load_module(project: Project, folder: Path, dotted: str) -> SourceFile | No
 
 
 def list_scopes(project: Project, findings: Sequence[Finding], case_file: str) -> list[Scope]:
-    """Returns the functions on the way from the case to the calls that the findings name, outermost first.
+    """Returns the functions through which the case reaches the calls that the findings name, outermost first.
 
-    A finding without a list of callers is about any function of the case's file.
+    A finding without a list of callers may be about any function in the case's file, so all of these are included.
     """
     scopes: dict[int, Scope] = {}
     lines = [line for finding in findings for one in (finding, *finding.parts) for line in _list_lines(one)]
@@ -127,7 +129,7 @@ def _has_line(file: SourceFile, node: cst.CSTNode, line: int) -> bool:
 
 
 def list_parameters_of(function: cst.FunctionDef) -> list[cst.Param]:
-    """Returns the parameters of a function, those that are passed by keyword alone included; without `self`."""
+    """Returns the parameters of a function, including keyword-only ones, but without `self`."""
     parts = function.params
     every = [*parts.posonly_params, *parts.params, *parts.kwonly_params]
     return [one for one in every if one.name.value not in ("self", "cls")]

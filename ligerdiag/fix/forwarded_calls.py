@@ -1,4 +1,5 @@
-"""Calls of a function that only hands its arguments on to `triton_call`: there the change belongs, not to the call inside.
+"""Recognises functions that only pass their arguments on to `triton_call`. A cure then changes the calls of such a function,
+and not the call of `triton_call` inside it.
 
 ```python
 def run(kernel, out, *arrays, **options):
@@ -20,12 +21,14 @@ from ligerdiag.fix.source_file import SourceFile, get_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """The way in which a function hands its arguments on."""
+    """How the parameters of a function correspond to the arguments of the `triton_call` to which the function
+    passes them.
+    """
 
     name: str
     """Name of the function."""
     skipped: int
-    """Number of its positional parameters in front of the operands."""
+    """Number of its positional parameters before the operands."""
     outputs: str
     """Name of the parameter that declares the outputs."""
     outputs_place: int | None
@@ -33,8 +36,8 @@ class Forwarding:
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:
-    """Returns how the function around a call hands its own arguments on to the call; None unless it hands on its
-    `*operands`, its outputs and its `**keywords` unchanged, and returns what the call returns.
+    """Returns how the function around a call passes its own arguments on to the call; None unless it passes its `*operands`,
+    its outputs and its `**keywords` on unchanged, and returns the result of the call.
     """
     function = file.find_function(call)
     if function is None or function.params.posonly_params:

@@ -21,7 +21,7 @@ def require_kernel(site: CallSite) -> cst.FunctionDef:
 
 def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile, cst.Call]]:
     """Returns the other calls of the site's kernel in the project, which a new parameter would break. Raises
-    CannotFixError if another kernel calls it, or if it is called in a form that is not understood.
+    CannotFixError if another kernel calls it, or if a call of it has a form that cannot be changed.
     """
     found: list[tuple[SourceFile, cst.Call]] = []
     home = site.kernel_file
@@ -48,7 +48,7 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
 
 
 def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, behind those of its outputs: jax-triton before 0.4 and Pallas pass one for
+    """Adds pointer parameters to the kernel, after those of its outputs: jax-triton before 0.4 and Pallas pass one for
     each output, aliased or not.
     """
     function = require_kernel(site)
@@ -76,7 +76,7 @@ def _is_constant(parameter: cst.Param) -> bool:
 
 
 def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]:
-    """Returns names for new pointers of the kernel that it does not use yet."""
+    """Returns `count` names for new pointer parameters that the kernel does not use yet, derived from `wish`."""
     used = site.kernel_file.list_names(require_kernel(site))
     names: list[str] = []
     for number in range(count):
@@ -88,7 +88,8 @@ def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]
 
 
 def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
-    """Makes the kernel store through other pointers than those of its operands. pointers: from parameter to the new one.
+    """Makes the kernel store through other pointers than those of its operands. pointers: from the name of an operand's
+    parameter to that of the new pointer.
 
     Raises CannotFixError if a pointer is used in another way than inside of a load or a store, so that it is not clear
     which accesses are stores, or if the kernel stores by atomic operations, which read the old contents.

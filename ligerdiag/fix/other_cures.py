@@ -1,4 +1,4 @@
-"""Cures that leave the kernel's outputs as they are: barriers, Refs, copies, zeros."""
+"""Cures that do not add outputs to the kernel: barriers, Refs, copies, zeros."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureE
 
 
 def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts a barrier after each call, through which its results and the overwritten arrays go: whoever reads an array
-    afterwards waits for the kernel.
+    """Puts an optimization barrier after each call, around the call's results and the overwritten arrays, so that every
+    later reader of an array waits for the kernel.
     """
     del project, given
     for site in sites:
@@ -42,7 +42,9 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
 
 
 def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Passes a Ref of each overwritten array, and reads the Ref afterwards; only jax-triton 0.4 and later take Refs."""
+    """Passes the kernel a Ref of each overwritten array, and reads the Ref afterwards; only jax-triton 0.4 and later take
+    Refs.
+    """
     del project
     if given.is_old:
         raise CannotFixError("jax-triton takes Refs since 0.4 only")
@@ -67,7 +69,7 @@ def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) 
 
 
 def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Passes a copy of each overwritten array, so that the kernel overwrites nothing that somebody reads."""
+    """Passes the kernel a copy of each overwritten array, so that it overwrites no array that is read later."""
     del project, given
     for site in sites:
         site.require_arguments()
@@ -83,8 +85,8 @@ def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances)
 
 
 def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts a barrier around each aliased operand and around the results, so that XLA does not fuse the call with slices
-    and forget the alias.
+    """Puts an optimization barrier around each aliased operand and around the results, so that XLA does not fuse the call
+    with slices and drop the alias.
     """
     del project, given
     for site in sites:
@@ -104,7 +106,9 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
 
 
 def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[tuple[int, ...]]) -> None:
-    """Lets the launcher zero outputs before the kernel runs. outputs: for each site the numbers of its outputs."""
+    """Makes the launcher fill outputs with zeros before the kernel runs. outputs: for each call site, the numbers of its
+    outputs.
+    """
     del project
     for site, numbers in zip(sites, outputs, strict=True):
         if site.is_pallas or not numbers:
@@ -122,7 +126,7 @@ def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[
 
 
 def read_zeroed(help_text: str) -> tuple[int, ...]:
-    """Returns the numbers of the outputs that a finding's help tells to zero; () if it tells none."""
+    """Returns the numbers of the outputs that the help of a finding says to fill with zeros; () if there are none."""
     found = re.search(r"zeroed_outputs=\(([\d, ]+)\)", help_text)
     return () if found is None else tuple(int(one) for one in found[1].split(",") if one.strip())
 
@@ -144,7 +148,7 @@ def _find_returned(site: CallSite) -> Returned:
 
 
 def find_lax(file: SourceFile) -> str:
-    """Returns the source by which the file reaches `jax.lax`."""
+    """Returns the expression by which the file names `jax.lax`, such as `lax` or `jax.lax`."""
     for statement in file.find(cst.ImportFrom):
         if statement.module is not None and not isinstance(statement.names, cst.ImportStar):
             for alias in statement.names:

@@ -1,4 +1,4 @@
-"""The records of a fix: the cures that were tried on a case, and which of them is proved."""
+"""Records the result of `fix` on a case: the cures that were tried, and which of them are proved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ type Texts = Mapping[Path, bytes]
 
 
 class Proof(StrEnum):
-    """How sure it is that a changed program is right."""
+    """How certain it is that a changed program is right."""
 
     PROVED = "proved"
     """Every output is fresh, the replay agrees, no new finding appeared, and the program computes the same as before."""
     LATENT = "right by luck"
-    """As PROVED, except that the order of an output is not forced."""
+    """As PROVED, except that nothing forces the order of the reads on which an output depends."""
     NOT_COMPARED = "not compared"
     """Every output is fresh, but the numbers do not show that the program computes the same as before."""
     REFUTED = "does not help"
@@ -26,7 +26,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The difference that a cure makes on one target. Bytes are those of one device."""
+    """The additional memory and time that a cure costs on one target. Bytes are those of one device."""
 
     reserved: int
     """Additional bytes of arguments, outputs and temporaries."""
@@ -51,7 +51,7 @@ class Attempt:
     files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The new text of each changed file."""
     originals: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
-    """The text of each changed file that the cure was made for."""
+    """The text of each changed file before the change."""
     diff: str = ""
     changed_lines: int = 0
     """Number of lines that the diff removes or adds."""
@@ -60,19 +60,19 @@ class Attempt:
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
     """From target to the cost."""
     is_compared: bool = False
-    """Whether the numbers show that the changed program computes the same."""
+    """Whether a replay shows that the changed program computes the same as before."""
     left: tuple[str, ...] = ()
-    """Ids of the rules with findings that the case keeps."""
+    """Ids of the rules that still have findings after the change."""
     changes_callers: bool = False
-    """Whether functions return more than before, so that the callers that are found in the project are changed."""
+    """Whether changed functions return more values than before, so that their callers in the project are changed as well."""
     unseen: tuple[str, ...] = ()
-    """The places that may call such a function as well, and are not changed."""
+    """Places that the cure does not change and that may call a function which returns more values than before."""
     advice: str = ""
-    """A step besides the diff, such as a line for the shell; empty if there is none."""
+    """An action in addition to the diff, such as a shell command; empty if there is none."""
 
     @property
     def is_offered(self) -> bool:
-        """Whether a user may want to apply the cure, if only with `--unsafe`."""
+        """Returns whether the cure is offered to the user, perhaps only with `--unsafe`."""
         return self.proof in (Proof.PROVED, Proof.LATENT, Proof.NOT_COMPARED)
 
     @property
@@ -82,17 +82,17 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFix:
-    """The answer for one case."""
+    """The result of `fix` for one case."""
 
     case_id: str
     hazards: tuple[str, ...] = ()
     """One line for each finding that a cure should remove; empty if there is nothing to fix."""
     attempts: tuple[Attempt, ...] = ()
     best: Attempt | None = None
-    """The attempt whose diff is offered; None if there is none, or nothing to fix."""
+    """The attempt whose diff is offered; None if there is none, or if there is nothing to fix."""
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0
-    """Exit code that the error calls for."""
+    """Exit code for the error; 0 without an error."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """Of the unchanged case: from target to output name to verdict."""
+    """The verdicts on the unchanged case: from target to output name to verdict."""

@@ -1,4 +1,4 @@
-"""Gives names to what a changed call returns in addition, in the function of the call and in its callers."""
+"""Gives variable names to the additional results of a changed call, in the function of the call and in its callers."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -26,7 +26,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """The form of the results of a call before it is changed."""
+    """The form of a call's results before the change, such as one value or a tuple."""
 
     NOTHING = auto()
     ONE = auto()
@@ -47,9 +47,9 @@ def bind_results(
     """Makes a statement keep the additional results of a call, which come after those that it returns now. Returns the
     source texts of the names that get the results of the call, the additional ones included.
 
-    make: returns the changed call. names: for each additional result the variable that gets it. before, after: source
-    lines to put in front of the statement and after the call; `after` gets the source text of all names. is_tuple: whether
-    several results are a tuple; a call with a list of outputs returns a list.
+    make: returns the changed call. names: for each additional result the variable that gets it. before, after: source lines
+    to put before the statement and after the call; `after` gets the source text of all names. is_tuple: whether several
+    results are a tuple; a call with a list of outputs returns a list.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)
@@ -60,7 +60,9 @@ def bind_results(
         case cst.Expr(value=value) if value is call:
             old = {Returned.NOTHING: [], Returned.ONE: [NOWHERE], Returned.SEQUENCE: [f"*{NOWHERE}"]}[returned]
         case _ if returned is Returned.NOTHING:
-            raise CannotFixError(f"the call returns nothing, and its statement uses that{file.render_place(call)}")
+            raise CannotFixError(
+                f"the call returns nothing, and its statement uses the result{file.render_place(call)}"
+            )
         case _:
             return _take_out(file, call, make, returned, names, after=after, before=before, is_tuple=is_tuple)
     names = [NOWHERE if one in old else one for one in names]
@@ -188,11 +190,11 @@ def _take_out(
 
 
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
-    """Gives the new contents of parameters of the function of a call to the callers that may read them.
+    """Makes functions return the new contents of their parameters to those callers that may read them.
 
-    plans: where the new contents of each overwritten argument go. depth: number of callers, from the innermost one, that
-    may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a function
-    cannot return more.
+    plans: the variables that get the new contents of each overwritten argument. depth: number of callers, from the innermost
+    one, that may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a
+    function cannot return more.
     """
     function = file.find_function(call)
     if function is None:
@@ -228,7 +230,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     other = find_override(project, file, function)
     if other is not None:
         text = (
-            f"`{name}` would have to return more, and an object may have the `{function.name.value}` of another class"
+            f"`{name}` would have to return more, but an object may have the `{function.name.value}` of another class"
         )
         raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
     returned = _change_returns(file, function, handed.parameters)
@@ -237,7 +239,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     for caller in list_callers(project, file, function):
         if caller.call is None:
             raise CannotFixError(
-                f"`{name}` would have to return more, but it is passed on{caller.file.render_place(caller.node)}"
+                f"`{name}` would have to return more, but it is passed as a value{caller.file.render_place(caller.node)}"
             )
         made = _change_caller(project, caller, handed, returned, depth - 1)
         outer = caller.file.find_function(caller.call)
@@ -251,11 +253,11 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
 def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str]) -> Returned:
     name, place = name_function(file, function), file.render_place(function)
     if any(changes_results(one) for one in function.decorators):
-        raise CannotFixError(f"`{name}` would have to return more, and a decorator gives its results a meaning{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but a decorator may depend on its results{place}")
     if function.asynchronous is not None:
-        raise CannotFixError(f"`{name}` would have to return more, and it is a coroutine{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a coroutine{place}")
     if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
-        raise CannotFixError(f"`{name}` would have to return more, and it is a generator{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
         raise CannotFixError(f"`{name}` returns nothing{place}")
@@ -267,7 +269,7 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
-        raise CannotFixError(f"`{name}` returns one value here and several there{place}")
+        raise CannotFixError(f"`{name}` returns one value in one place and several in another{place}")
 
     def add(node: cst.CSTNode) -> cst.Return:
         assert isinstance(node, cst.Return)
@@ -323,8 +325,9 @@ def _change_caller(
 def plan(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
 ) -> NewContents:
-    """Returns where the new contents of an argument go. The function of the call hands them up if at least one of its
-    callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in `hand_up`.
+    """Returns the variables that get the new contents of an argument. The function of the call also returns the new contents
+    if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
+    `hand_up`.
     """
     found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)
@@ -349,7 +352,7 @@ def _require_no_earlier_read(file: SourceFile, call: cst.Call, names: Sequence[s
             return
         if one.value in names:
             raise CannotFixError(
-                f"`{one.value}` is read in the statement of the call, in front of it{file.render_place(call)}"
+                f"`{one.value}` is read before the call, in the same statement{file.render_place(call)}"
             )
 
 

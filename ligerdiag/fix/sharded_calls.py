@@ -1,8 +1,9 @@
-"""The cure for a call in a program that runs on several devices: each device calls the kernel on its own rows.
+"""The cure for a kernel call in a program that runs on several devices: the call moves into a `jax.shard_map`, so that each
+device calls the kernel on its own rows.
 
-XLA cannot split a kernel's call. Where the operand is split over devices, it gathers the whole array on each of them, the
-kernel overwrites this copy, and each device needs memory for all rows. In a `jax.shard_map` the call sees the rows of its
-device alone. Whether the kernel treats each row by itself, the comparison of the numbers says.
+XLA cannot split a kernel's call. If the operand is split over devices, XLA gathers the whole array on each device, the
+kernel overwrites this copy, and each device needs memory for all rows. In a `jax.shard_map` the call gets only the rows of
+its device. Comparing the results shows whether the kernel treats each row by itself.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
     """Declares each write, and calls the function around the kernel's call in a `jax.shard_map` over the mesh's axis.
 
     Raises UnrelatedCureError unless the program runs on several devices, CannotFixError if the mesh has several axes or if
-    the kernel's call is in no function of its own, which gets arrays by position alone.
+    the kernel's call is not in a function that takes arrays by position only.
     """
     if not given.axes:
         raise UnrelatedCureError("the program runs on one device")
@@ -40,12 +41,12 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
         for caller in list_callers(project, site.file, function):
             user, call = caller.file, caller.call
             if call is None:
-                raise CannotFixError(f"`{name}` is passed on{user.render_place(caller.node)}")
+                raise CannotFixError(f"`{name}` is passed as a value{user.render_place(caller.node)}")
             if not call.args or any(one.keyword is not None or one.star for one in call.args):
-                raise CannotFixError(f"`{name}` gets more than arrays by position{user.render_place(call)}")
+                raise CannotFixError(f"`{name}` gets arguments other than arrays by position{user.render_place(call)}")
             _wrap(user, call, axis)
     if not done:
-        raise CannotFixError("the kernel is called in no function that could run on each device")
+        raise CannotFixError("no function around the kernel's call can run on each device")
 
 
 def _wrap(file: SourceFile, call: cst.Call, axis: str) -> None:

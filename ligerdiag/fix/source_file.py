@@ -1,4 +1,4 @@
-"""One source file as a syntax tree that keeps the user's formatting, and the changes that a cure makes in it."""
+"""One source file as a syntax tree that keeps the user's formatting, with the changes that a cure makes to it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ type Change = Callable[[cst.CSTNode], cst.CSTNode | cst.FlattenSentinel[cst.Base
 
 
 class CannotFixError(Exception):
-    """Raised if a cure does not apply to the source; the message is the reason, a clause in lower case."""
+    """Raised if a cure cannot be applied to the source; the message is the reason, a clause in lower case."""
 
 
 class UnrelatedCureError(CannotFixError):
-    """Raised if a cure is for another kind of hazard, so that a report need not mention it."""
+    """Raised if a cure is for another kind of hazard; a report need not mention such a cure."""
 
 
 class SourceFile:
@@ -44,11 +44,13 @@ class SourceFile:
         return bool(self._changes or self._imports)
 
     def change(self, node: cst.CSTNode, change: Change) -> None:
-        """Adds a change of this node of the tree; several changes of a node are made in the order in which they came."""
+        """Adds a change of this node of the tree. Several changes of one node are applied in the order in which they were
+        added.
+        """
         self._changes.setdefault(node, []).append(change)
 
     def require_unchanged(self, node: cst.CSTNode) -> None:
-        """Raises CannotFixError if the node already has a change that would meet another one."""
+        """Raises CannotFixError if the node already has a change that conflicts with another one."""
         if node in self._changes:
             raise CannotFixError(f"two calls in one statement would have to change{self.render_place(node)}")
 
@@ -71,8 +73,8 @@ class SourceFile:
     def render_with(
         self, changes: Sequence[tuple[cst.CSTNode, Change]], *, imports: Sequence[str] = ()
     ) -> dict[Path, bytes]:
-        """Returns the file's path and its text with these changes and import lines alone, none of which stay; {} if that is
-        the text it has.
+        """Returns the file's path and its text with only these changes and import lines; {} if that text equals the present
+        one. Does not keep the changes.
         """
         self._changes.clear()
         self._imports.clear()
@@ -105,16 +107,18 @@ class SourceFile:
 
     @property
     def width(self) -> int:
-        """The greatest length of a line that the file's author accepts: 88, or that of the longest line."""
+        """Returns the greatest line length that the file's author accepts: 88, or the length of the longest line if
+        that is greater.
+        """
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
     @property
     def indentation(self) -> str:
-        """The text by which the file's author indents a block: four spaces, or a tab."""
+        """Returns the text by which the file's author indents a block: four spaces, or a tab."""
         return self.module.default_indent
 
     def render_place(self, node: cst.CSTNode) -> str:
-        """Returns ` (FILE:LINE)`, in which a file below the current directory is relative to it."""
+        """Returns the place of a node as ` (FILE:LINE)`; a file below the current directory is relative to it."""
         return f" ({compute_near(str(self.path))}:{self.get_lines(node)[0]})"
 
     def list_parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -149,13 +153,13 @@ class SourceFile:
         return {one.value for one in self.find(cst.Name, within)}
 
     def find_unused_name(self, wish: str, within: cst.CSTNode | None = None) -> str:
-        """Returns `wish`, or `wish_2` and so on if the file, or the node, uses that name."""
+        """Returns `wish`; if the file, or the node `within`, uses that name already, returns `wish_2` and so on."""
         used = self.list_names(within)
         return next(name for name in _number(wish) if name not in used)
 
     def find_module_name(self, module: str) -> str:
-        """Returns the name by which the file knows a module, such as `jnp` for `jax.numpy`. Adds an import if the file
-        does not know it.
+        """Returns the name under which the file imports a module, such as `jnp` for `jax.numpy`. Adds an import if there is
+        none.
         """
         parent, _, last = module.rpartition(".")
         imported = [alias for statement in self.find(cst.Import) for alias in statement.names]

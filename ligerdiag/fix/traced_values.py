@@ -1,4 +1,6 @@
-"""Cures of expressions beside the call: zeros that JAX takes out of a loop, or that are missing; aliases of one buffer."""
+"""Cures that change expressions other than the call: zeros that JAX moves out of a loop, missing zeros, and several aliases
+of one buffer.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +22,9 @@ _MOST_VALUES = 4
 
 
 def list_traced_zeros(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the programs in which the constant that fills a Ref goes through a barrier together with an argument of its
-    function: it then is a value of the iteration, with the same numbers. Raises UnrelatedCureError if no finding is about
-    a Ref that JAX moved.
+    """Returns the program in which the constant that fills a Ref passes through an optimization barrier together with an
+    argument of its function, in each possible form. JAX then computes the constant in every iteration, with the same result.
+    Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
     """
     del case
     lines = [one.source for one in findings if "jax.new_ref(0 * x)" in one.help and one.source is not None]
@@ -78,13 +80,13 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
 
 
 def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program in which memory that nobody writes before the kernel reads it holds zeros. Raises
-    UnrelatedCureError if no finding is about such memory.
+    """Returns the program in which memory that the kernel reads before any operation has written it is filled with zeros.
+    Raises UnrelatedCureError if no finding is about such memory.
     """
     del case
     about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
     if not about:
-        raise UnrelatedCureError("no finding is about memory that nobody has written")
+        raise UnrelatedCureError("no finding is about memory that nothing has written")
     changes: dict[SourceFile, list[tuple[cst.CSTNode, Change]]] = {}
     for line in [line for one in about for line in (one.source, *(() if one.call is None else one.call.callers))]:
         scope = None if line is None else find_function_at(project, line)

@@ -1,4 +1,4 @@
-"""Says in words what `fix` found: the cures that were tried, the diff, and its cost."""
+"""Renders the result of `fix` in words: the cures that were tried, the diff, and its cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ _MOST_UNSEEN = 8
 
 
 def render_fix(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> str:
-    """Returns the answer for one case as lines for a terminal, the diff included.
+    """Returns the result for one case as lines for a terminal, including the diff.
 
     is_unsafe: whether unsafe cures are offered. is_written: whether the offered one has been written.
     """
@@ -41,12 +41,12 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.left:
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         if best.changes_callers:
-            yield "  not proved for other callers: a function returns more, so those that are found are changed; read them"
-            yield "  not read: files that do not end in `.py`, such as notebooks and scripts, and other projects"
+            yield "  a function returns more than before: its callers in this project are changed, but not proved"
+            yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
         if best.unseen:
-            yield f"  not changed, and may be callers as well: {_list_first(best.unseen)}"
+            yield f"  possible callers that are not changed: {_list_first(best.unseen)}"
         if best.advice:
-            yield f"  besides: {best.advice}"
+            yield f"  also needed: {best.advice}"
         yield ""
         yield (
             best.diff.rstrip("\n")
@@ -68,7 +68,7 @@ def _list_first(texts: Sequence[str]) -> str:
 
 
 def describe_proof(attempt: Attempt) -> str:
-    """Returns what is known of a changed program, in one clause."""
+    """Returns a clause that says how certain it is that a changed program is right."""
     if attempt.proof is Proof.PROVED:
         unsafe = "" if attempt.is_safe else ", but unsafe: whether it stays right depends on code around the call"
         more = f"; {compute_printable(attempt.reason)}" if attempt.reason else ""
@@ -77,7 +77,7 @@ def describe_proof(attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Returns the result of a cure that is not the offered one, in one clause."""
+    """Returns a clause on the result of a cure that is not the offered one."""
     if attempt.proof is not Proof.PROVED:
         return describe_proof(attempt)
     parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]
@@ -87,7 +87,7 @@ def describe_attempt(attempt: Attempt) -> str:
 
 
 def describe_costs(costs: Mapping[str, Cost]) -> str:
-    """Returns the costs on each target; equal ones only once."""
+    """Returns the costs on each target as text; targets with equal costs are named together."""
     if not costs:
         return "unknown, as XLA's buffer assignment is missing"
     found: dict[str, list[str]] = {}

@@ -1,12 +1,12 @@
-"""Lists other ways in which a program may ask a wrapper for its kernel: `in_place=False`, `mode="aliased"`.
+"""Changes the argument by which a program chooses how a wrapper calls its kernel: `in_place=False`, `mode="aliased"`.
 
 Libraries of kernels hide the call behind a function with an argument that says how the kernel is called. The change then
-belongs to that argument, at the outermost place where the project passes it: nobody else who calls the library is
-concerned, and the call itself may unpack its operands with `*`.
+belongs to that argument, at the outermost place where the project passes it: other users of the library are not affected,
+and the call itself may unpack its operands with `*`.
 
 An argument counts if its name or its possible values are about writing in place. The values come from the source: the
-members of an enumeration, a `Literal`, `True` and `False`, the texts with which the function compares its parameter, or
-the parameter's default. Which of them is right, the judgement of the changed program says.
+members of an enumeration, a `Literal`, `True` and `False`, the strings with which the function compares its parameter, or
+the parameter's default. Judging the changed programs shows which value is right.
 """
 
 import re
@@ -56,8 +56,8 @@ class _Way:
 
 
 def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed texts in batches: those at the outermost place first, and of these the likeliest first. Raises
-    UnrelatedCureError if no argument on the way to the kernel's call says how it writes.
+    """Returns the changed texts in batches: those at the outermost place first, and among them the most likely value first.
+    Raises UnrelatedCureError if no argument on the way to the kernel's call says how it writes.
     """
     batches: list[list[Texts]] = []
     seen: set[cst.CSTNode] = set()

@@ -187,8 +187,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; an empty text
-    if the bytes hold no value, None if it is unknown which bytes are hit.
+    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; an empty string if
+    the bytes hold no value, None if it is unknown which bytes are hit.
 
     call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
     """

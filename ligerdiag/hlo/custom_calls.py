@@ -52,7 +52,7 @@ class CallTrait(Flag):
     UNREAD_MOSAIC = auto()
     """The call's payload is a Mosaic GPU module of an older form, of which only the kernel's name can be read."""
     UNREAD_KERNEL = auto()
-    """The call runs code that cannot be read; the note of its group in custom_calls.toml says why."""
+    """The call runs code that cannot be read; the note of the target's group in custom_calls.toml gives the reason."""
     KERNEL_BY_NAME = auto()
     """The target's name looks like that of a launcher of kernels."""
 
@@ -78,7 +78,7 @@ class CallTrait(Flag):
 
     # partitioning
     MARKER = auto()
-    """The call only marks a place in the program, and does nothing at run time."""
+    """The call only marks a place in the program, and does nothing at run time, such as `Sharding`."""
     FOR_PARTITIONER = auto()
     """The partitioner reads the call in the program, and removes it."""
     SHARDY = auto()
@@ -119,7 +119,7 @@ def is_call_with(instruction: HloInstruction, traits: CallTrait) -> bool:
 
 @cache
 def load_notes() -> Mapping[str, str]:
-    """Returns, by target, the reason why the effects of a call of the target cannot be read; omits all other targets."""
+    """Returns, for each target whose effects cannot be read, the reason; omits all other targets."""
     return {target: group["note"] for group in load_groups() if "note" in group for target in group["targets"]}
 
 

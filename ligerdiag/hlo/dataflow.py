@@ -115,9 +115,7 @@ class Dataflow:
                 pass
 
     def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the position that defines the value of this one; where there are several sources, it follows the
-        first.
-        """
+        """Returns the position that defines the value at this position; if there are several sources, follows the first."""
         position = instruction, index
         while (source := next(self.list_sources(*position), None)) is not None:
             position = source
@@ -183,8 +181,8 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start that this done or update belongs to; if a loop or call passes the start on, returns that loop
-    or call.
+    """Returns the start that belongs to this done or update; if a loop or call passes the start on, returns that loop or
+    call.
     """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
@@ -216,7 +214,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction: one step back within the computation, whatever the opcode."""
+    """Returns the operands of an instruction: the way of going one step back that stays within the computation."""
     return instruction.operands
 
 

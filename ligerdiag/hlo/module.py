@@ -363,12 +363,12 @@ def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine
 
 
 def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one, or None. They read a value, and contain each
-    other, the innermost first.
+    """Returns the user's line of the first of these instructions that has one, or None. instructions: the reader of a value
+    and the instructions around it, the innermost first.
 
-    The line of a loop itself counts only if there is no other one in it: JAX takes the slices of a `scan`, and XLA often
-    names a fusion after one of them. Then, and for a fusion without a line, this is the line of the first operation in the
-    fusion that has another one.
+    The line of a loop itself is returned only if no instruction in the loop has another line: JAX takes the slices of a
+    `scan`, and XLA often names a fusion after one of them. Then, and for a fusion without a line, this is the line of the
+    first operation in the fusion that has another one.
     """
     loops, found = _find_loop_lines(module, instructions), list[SourceLine]()
     for instruction in instructions:

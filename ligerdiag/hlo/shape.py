@@ -75,7 +75,7 @@ def is_tiled(shape: ShapeProto) -> bool:
 
 
 def is_counted(shape: ShapeProto) -> bool:
-    """Returns whether the shape is an array of integers or booleans, as `is_integer` does."""
+    """Returns whether the element type of the shape is integer or boolean; false for a tuple."""
     return DTYPE_NAMES.get(shape.element_type, "").strip("0123456789") in ("pred", "s", "u")
 
 

@@ -1,10 +1,10 @@
-"""Judges one kernel call of `ligerdiag.opcheck`: compares what the call declares with what its kernel's code may do and
-with what its runs showed.
+"""Judges one kernel call of `ligerdiag.opcheck`: compares the call's declaration with the kernel's code and with the results
+of runs.
 
 The code gives an upper bound for all operands and a run a lower bound for some, so
 
 - a write that a run showed, or that the code has, must be declared;
-- a declared write that the code does not have is a declaration too many;
+- a declared write that the code does not have is a superfluous declaration;
 - a run that shows more than the code has is a contradiction: ligerdiag misread the code, or other code ran.
 
 A declaration is an alias of the call, which XLA knows, or an entry of `effects`, which only ligerdiag knows.
@@ -41,7 +41,7 @@ _MISREAD = "if the program on the device is the one that was read, this is a bug
 
 @dataclass(slots=True, kw_only=True)
 class JudgedCall:
-    """One call with its problems, with the questions about it that nothing decides, and with notes."""
+    """One call with its problems, the questions about it that could not be decided, and notes."""
 
     call: CheckedCall
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -90,16 +90,16 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallJudge:
-    """A kernel call, its custom call by itself, and the effects that the kernel's code has."""
+    """Judges one kernel call, given the effects of the kernel's code and the call as a program by itself."""
 
     found: FoundCall
     call: HloInstruction
     effects: CallEffects
-    """Those of the code alone, without declarations."""
+    """The effects that follow from the kernel's code alone, without declarations."""
     declarations: Sequence[DeclaredEffects] = ()
-    """All entries of `effects`, for this call and for others."""
+    """All declarations in `effects`, also those about other calls."""
     requires_run: bool = False
-    """Whether a call that was not run is not covered, even if its run did not fail."""
+    """Whether a call without a run counts as not covered, even if no run failed."""
 
     def judge(self) -> JudgedCall:
         """Returns the call with its problems."""

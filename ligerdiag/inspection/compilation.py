@@ -56,7 +56,7 @@ from ligerdiag.workers.pool import COMPILE_WORKER, Pool
 from ligerdiag.workers.templates import Templates
 
 NO_BUFFERS = BufferAssignment(slices=(), definitions={}, overlapping={}, parameters={})
-"""Empty buffer assignment, used where no kernel writes anything so that no value is looked up in it."""
+"""An empty buffer assignment, for a module in which no kernel writes, so that no value is looked up in it."""
 
 
 class InspectionWords(TypedDict, total=False):

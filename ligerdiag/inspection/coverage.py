@@ -1,7 +1,7 @@
 """Defines the parts of one compilation, and computes the coverage of its analysis.
 
-A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all
-agree stand. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
+A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all of
+them agree are kept. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Compilation:
     `tag_trust`). Otherwise ligerdiag's worker put the tags.
     """
     is_described: bool = False
-    """Whether XLA compiled for a GPU that was absent, from a description of it."""
+    """Whether XLA compiled for a GPU that it only knew from a description, because the machine had none."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of operands of kernel calls: JAX has moved an operation on such an operand across the call. The call is not
     recorded, so the intended order counts as unknown for every write to an operand with such a number. `ANY_OPERAND`
@@ -139,7 +139,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         for index in sorted(context.matching.conditional)
     )
     moved = tuple(
-        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be told apart"
+        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be distinguished"
         for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
@@ -183,7 +183,7 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
         yield "the module has no schedule, so the order of its instructions is unknown"
         return
     if compilation.program is None:
-        yield "there is no module from before the optimizations, so it is unknown who should see a kernel's writes"
+        yield "there is no module from before the optimizations, so it is unknown which readers should see a kernel's writes"
     elif not compilation.as_written:
         yield _FOLDED
     if (

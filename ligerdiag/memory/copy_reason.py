@@ -8,7 +8,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """A kind of code for which a copy with the same cause needs a remedy of its own."""
+    """A form of the user's code. Copies with the same cause but another form need another remedy."""
 
     PLAIN = auto()
     COLLECTED = auto()

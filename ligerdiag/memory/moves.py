@@ -85,8 +85,8 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation in `ValueUses.computations`, and of each one that these call, to how often it runs,
-    and whether in a branch.
+    """Maps the id of each computation in `ValueUses.computations`, and of each one that these call, to the number of times
+    that it runs, and whether it is in a branch.
     """
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}

@@ -165,8 +165,8 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes: `writer` computes an output that lies in the
-        bytes of one donated argument and is computed from another. None if there is no such output.
+        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no such output. In a
+        crosswise donation, an output lies in the bytes of one donated argument, but is computed from another one.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]

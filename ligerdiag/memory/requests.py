@@ -16,7 +16,7 @@ from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InPlaceRequest:
-    """An operation of the schedule whose result has to lie in the bytes of an operand, and whether it does without a
+    """An operation of the schedule whose result has to lie in the bytes of an operand, and whether XLA does so without a
     copy.
     """
 
@@ -28,7 +28,7 @@ class InPlaceRequest:
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
     """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, and
-    whether it does.
+    whether it works in place.
 
     paid: the copies that XLA made although the program does not need them; an operation for which XLA made such a copy
     is yielded as one that does not work in place.

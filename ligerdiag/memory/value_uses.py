@@ -30,7 +30,7 @@ _MOST_COPIES = 8
 
 
 class UseRole(Enum):
-    """The way in which an instruction uses a value."""
+    """The role in which an instruction uses a value."""
 
     READ = "read"
     OVERWRITTEN = "overwritten"

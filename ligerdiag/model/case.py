@@ -35,8 +35,8 @@ class Draw:
         `second_moment`, or below a field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their
         square root; `normal` for everything else.
     seed: the integer of `numpy.random.PCG64(seed)`; by default the number of arguments before this one that are drawn in
-        the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with one
-        explicit seed do.
+        the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with the same
+        explicit seed have equal numbers.
     scale: the factor of `normal` and `squares`, and the probability of `bernoulli`.
     low: the least value of `uniform` and `randint`.
     high: the bound below which the values of `uniform` and `randint` stay.

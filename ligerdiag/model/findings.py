@@ -1,5 +1,5 @@
-"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in it, and results of
-computing its numbers.
+"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in the program, and results of
+replays and device runs.
 """
 
 from collections.abc import Collection, Mapping
@@ -234,7 +234,7 @@ class Attribution(StrEnum):
     FRESH = "fresh"
     """The numbers equal the intended ones, up to rounding."""
     STALE = "stale"
-    """The numbers equal the stale ones: those of a run in which no instruction sees a hidden write."""
+    """The numbers equal the stale ones, and not the intended ones."""
     PARTLY_STALE = "partly stale"
     """Some rows have the intended numbers, all others the stale ones."""
     LOSSY = "lossy"
@@ -318,8 +318,8 @@ class OutputNumbers:
 
 
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
-    """Returns the numbers of a replay, undecided for the outputs of these names, whose intended value is unknown: the
-    numbers of program order need not be the intended ones.
+    """Returns the comparison of a replay's outputs, in which the outputs called `names` count as undecided. Their intended
+    value is unknown: the result in program order need not be the intended one.
     """
     return {
         name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()
@@ -419,7 +419,7 @@ class OutsideAccess:
     first_byte: int
     """Place of the first such element, in bytes from the start of the buffer; may be negative."""
     width: int
-    """Size of an element in bytes."""
+    """Size of one element in bytes."""
     elements: int
     program: int
     """Linear number in the grid of the first program that makes such an access."""
@@ -522,7 +522,7 @@ class OrderNumbers:
     left_out: int = 0
     """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
-    """The reason why no order was tried; empty if some were."""
+    """The reason why no order was tried; empty if at least one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,7 +533,7 @@ class OpaqueReplay:
 
     state: ReplayState
     reason: str = ""
-    """One line on why the replay was not done; if it was done, on why outputs are undecided."""
+    """One line that says why the replay was not done or, if it was done, why outputs are undecided; else empty."""
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """From output name to the comparison of its numbers, in the program's order."""
     kernels: tuple[str, ...] = ()
@@ -556,8 +556,8 @@ class Replay:
 
     state: ReplayState
     reason: str = ""
-    """One line on why the replay was not done; if it was done, on why outputs are undecided, such as the source of the
-    first NaN.
+    """One line that says why the replay was not done or, if it was done, why outputs are undecided (such as the source of
+    the first NaN); else empty.
     """
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
     """From output name to the comparison of its numbers, in the program's order."""
@@ -617,7 +617,7 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """The reasons why a replay has no numbers although it was tried: its own, and that of the replay with opaque
+        """Returns the reasons why a replay that was tried has no numbers: those of this replay and of the replay with opaque
         functions.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)

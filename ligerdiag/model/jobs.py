@@ -70,7 +70,7 @@ class CaseSpec:
     sizes: tuple[str, ...] = ()
     """Names of the sizes that the case's file reads by `model.case.size`."""
     xla_flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
-    """Flags of XLA with which the case is compiled, besides those of everything else."""
+    """Flags of XLA with which the case is compiled, in addition to those of the toolchain and the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The ways in which a compile differs from the default one; an empty Variation is the default compile."""
+    """The differences of a compile from the default one; an empty Variation is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options, in addition to those of the toolchain. With the option `xla_dump_hlo_pass_re`, the compile also

@@ -82,7 +82,9 @@ class Copy:
 
     @property
     def total(self) -> int:
-        """Bytes that all executions copy in one call of the program; a lower bound if the trip count is unknown."""
+        """Returns the bytes that all executions copy in one call of the program; a lower bound if the trip
+        count is unknown.
+        """
         return self.bytes * (1 if self.trips is None else self.trips)
 
 
@@ -137,7 +139,7 @@ class DroppedArgument:
 
 
 class RequestKind(StrEnum):
-    """A way in which a program asks XLA to work in place."""
+    """An operation or declaration by which a program asks XLA to work in place."""
 
     DONATION = "donated argument"
     UPDATE = "update of a part"
@@ -183,7 +185,9 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The memory that one compiled program uses: sizes, copies, donations, and what is alive when."""
+    """The memory that one compiled program uses: its sizes, copies and donations, and the values that are alive
+    at its peak.
+    """
 
     arguments: int
     outputs: int
@@ -220,18 +224,18 @@ class MemoryUse:
 
     @property
     def reserved(self) -> int:
-        """All bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
+        """Returns all bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
         return self.arguments + self.outputs - self.aliased + self.temporaries
 
     @property
     def copied(self) -> int:
-        """Bytes that one call copies; a lower bound if a trip count is unknown."""
+        """Returns the bytes that one call copies; a lower bound if a trip count is unknown."""
         return sum(one.total for one in self.copies)
 
     @property
     def copy_milliseconds(self) -> float | None:
-        """The least time in milliseconds that the copies of one call take, as each byte is read and written once; None
-        if the bandwidth is unknown.
+        """Returns the least time in milliseconds that the copies of one call take, as each byte is read and written once;
+        None if the bandwidth is unknown.
         """
         return 2e3 * self.copied / self.bandwidth if self.bandwidth else None
 

@@ -12,7 +12,7 @@ from ligerdiag.model.shown import Shown
 
 
 class Seen(StrEnum):
-    """Whether the runs of a call showed something about one of its buffers."""
+    """Whether the runs of a call showed an effect on one of its buffers, such as a read."""
 
     YES = "yes"
     NO = "no"
@@ -23,7 +23,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRun:
-    """The observations that a call's runs made of one operand."""
+    """The observations about one operand in the runs of a call."""
 
     elements: int
     written: int = 0
@@ -43,7 +43,7 @@ class OperandRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRun:
-    """The observations that a call's runs made of one output."""
+    """The observations about one output in the runs of a call."""
 
     elements: int
     left: int = 0
@@ -56,21 +56,23 @@ class OutputRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRun:
-    """The observations that the runs of one call by itself, on a device, made."""
+    """The observations from running one call by itself on a device, several times."""
 
     runs: int
     operands: tuple[OperandRun, ...]
     outputs: tuple[OutputRun, ...]
     unsteady: tuple[str, ...] = ()
-    """Names, such as `output 0`, of the buffers that differed between two runs with the same contents."""
+    """Names of the buffers, such as `output 0`, whose contents differed between two runs with the same contents."""
     reads_outside: bool = False
-    """Whether other guard bytes led to other results."""
+    """Whether the results changed when the guard bytes around the operands were different."""
     reads_old_outputs: bool = False
-    """Whether another canary led to other results, besides the elements that nobody wrote."""
+    """Whether the results changed when the outputs held another canary before the call. Elements that the call does not
+    write do not count.
+    """
 
 
 class RunFailure(StrEnum):
-    """The part of the runs that failed on the device, so that a call has no run."""
+    """The part of a device run that failed, so that there are no observations about the call."""
 
     NONE = "none"
     CALL = "call"
@@ -94,7 +96,7 @@ class FoundCall:
     """Whether JAX dropped the call, because nothing uses its outputs."""
     run: CallRun | None = None
     not_run: str = ""
-    """Why the call has no run; empty if it has one, or if no run was asked for."""
+    """The reason why the call was not run; empty if it was run, or if no run was requested."""
     failure: RunFailure = RunFailure.NONE
 
 
@@ -134,13 +136,13 @@ class BufferRow:
     """One operand or output of a call: what is declared, what the code may do, and what the runs showed."""
 
     name: str
-    """Such as `operand 0`."""
+    """Name of the buffer, such as `operand 0`."""
     shape: str
-    """Such as `f32[8,16]`."""
+    """Shape of the buffer in HLO, such as `f32[8,16]`."""
     declared: str
     code: str
     seen: str
-    """Empty if the call was not run."""
+    """The observations of the runs in words; empty if the call was not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class OpcheckReport(Shown):
     calls: tuple[CheckedCall, ...]
     problems: tuple[Problem, ...]
     not_covered: tuple[str, ...]
-    """One line for everything that neither the code nor a run could decide, and without which `ok` would be a guess."""
+    """One line for each question that neither the code nor a run could decide. If there is one, `ok` is false."""
     notes: tuple[str, ...] = ()
     """Lines on the parts of the check that were left out, and on behaviour in the runs that is no problem by itself."""
     device: str = ""
@@ -169,7 +171,7 @@ class OpcheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem and everything that matters could be decided."""
+        """Returns whether there is no problem and everything that matters could be decided."""
         return not self.problems and not self.not_covered
 
     def raise_if_wrong(self) -> None:

@@ -233,14 +233,14 @@ class CheckReport(Shown):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notes of the run, after the line on the selected cases, for formats that have one kind of note."""
+        """Returns the notes of the run, after the line on the selected cases, for formats that have one kind of note."""
         return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)
 
     printed: tuple[tuple[str, str], ...] = ()
     """(name of a file or module, the text that it printed when it was imported). Only the terminal shows it."""
     sandbox: tuple[str, ...] = ()
-    """One line for each kind of access that the sandbox could not deny to the process that read untrusted files. The
-    JSON report leaves it out.
+    """One line for each restriction that the operating system did not let the sandbox set, so that the process that reads
+    untrusted files may still have that access. The JSON report leaves it out.
     """
     dropped_fields: tuple[str, ...] = ()
     """One line for each target that comes with ligerdiag and has fields that the toolchain's XLA does not know, shown

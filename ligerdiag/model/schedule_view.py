@@ -28,8 +28,8 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a reader of a neighbourhood gets the overwritten value: from the overwritten bytes, from those that they were
-    copied from, or from no bytes.
+    """Where a reader of a neighbourhood gets the overwritten value: from the overwritten bytes, from the bytes of which they
+    are a copy, or from no bytes.
     """
 
     VALUE = "value"
@@ -77,7 +77,9 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """One operand that one kernel call overwrites: who reads its value, when, and in which bytes it lies."""
+    """One operand that one kernel call overwrites: the instructions that read its value, when they read it, and from which
+    bytes.
+    """
 
     kernel: str
     """The kernel's function name."""
@@ -201,8 +203,7 @@ class Place(StrEnum):
     or in a copy of the overwritten ones.
     """
     RECOMPUTED = "computed again"
-    """The read finds the value in no bytes: the instruction computes it again, or the origin of the value is unknown.
-    """
+    """The value is in no bytes: the instruction computes it again, or the origin of the value is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ type Renderer = Callable[[Any], str]
 
 
 class Shown:
-    """A record whose `str` is the text that the terminal shows of it, without colours."""
+    """A record whose `str` is the text that the terminal shows for it, without colours."""
 
     __slots__ = ()
 

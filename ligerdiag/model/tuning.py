@@ -23,7 +23,7 @@ class TuningForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningFile:
-    """A file with the choices of XLA's autotuner, and ligerdiag's copy of it, which does not change any more."""
+    """A file with the choices of XLA's autotuner, and ligerdiag's own copy of it, which never changes."""
 
     name: str
     """Name of the file, without its folder."""
@@ -36,7 +36,7 @@ class TuningFile:
     """Absolute path of the copy, which XLA reads. Its name is the digest of its contents."""
     copy_sha256: str
     notes: tuple[str, ...] = ()
-    """One line for each respect in which the entries fit a target only in part."""
+    """One line for each property in which the entries fit a target only partly."""
 
 
 class TunedKind(StrEnum):

@@ -1,4 +1,4 @@
-"""Prints a program as a case of ligerdiag, the form in which it is judged."""
+"""Prints a program as a case file, in which form ligerdiag judges it."""
 
 from ligerdiag.reduce.program_text import print_function, print_head
 from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable

@@ -1,6 +1,6 @@
 """Searches for the smallest program that still shows the symptom.
 
-The search goes from large steps to small ones: sizes of the arguments, outputs, loops, equations by delta debugging,
+The search tries large steps first and small ones last: sizes of the arguments, outputs, loops, equations by delta debugging,
 arguments, iterations, sizes again. It is deterministic: it asks about the same candidates in the same order, whatever
 the time. Its result is minimal in the sense of delta debugging: no single step that it knows makes the program smaller.
 """
@@ -30,7 +30,7 @@ type Retrace = Callable[[Sequence[tuple[tuple[int, int], ...]]], Sequence[Progra
 
 @dataclass(slots=True, kw_only=True)
 class Reduction:
-    """A search in progress; `best` is the smallest program so far."""
+    """A search in progress; `best` is the smallest program found so far."""
 
     best: Program
     find_first: FindFirst
@@ -41,7 +41,7 @@ class Reduction:
     """The size after each step that made the program smaller."""
 
     def run(self) -> None:
-        """Makes `best` smaller until nothing helps."""
+        """Makes `best` smaller until no step makes it any smaller."""
         self._shrink_arguments()
         while True:
             before = self.best
@@ -174,7 +174,9 @@ def _list_smaller(size: int) -> Iterator[int]:
 
 
 def split_parts[A](items: Sequence[A], parts: int) -> Iterator[tuple[A, ...]]:
-    """Yields this many parts of about the same length, the last one first: what nobody needs is often at the end."""
+    """Splits `items` into this many parts of about the same length, and yields the last part first, because the last items
+    of a program are often superfluous.
+    """
     bounds = [len(items) * number // parts for number in range(parts + 1)]
     for number in reversed(range(parts)):
         if bounds[number] < bounds[number + 1]:

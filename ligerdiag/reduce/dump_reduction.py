@@ -1,7 +1,7 @@
-"""Reduces the modules of a dump: searches for smaller ones of which `ligerdiag inspect` still says the same.
+"""Reduces the modules of a dump: searches for smaller modules for which `ligerdiag inspect` reports the same.
 
-Nothing is compiled again. The schedule stays a schedule: the instructions that are left keep their order, their layouts
-and, if the dump has the buffer assignment, their bytes.
+Nothing is compiled again. The schedule stays a schedule: the instructions that are left keep their order, their layouts and,
+if the dump has the buffer assignment, their bytes.
 """
 
 import json
@@ -48,7 +48,7 @@ class ReducedDump:
     candidates: int
     modules: DumpedModules
     files: ModuleFiles
-    """Files with the modules, with XLA's names, in the folder of the reduction."""
+    """The files of the reduced modules, with XLA's names, in the output folder of the reduction."""
     texts: tuple[str, ...]
     """The schedule and, if the dump has it, the module before optimizations, as text."""
 
@@ -62,11 +62,11 @@ class DumpReducer:
     translator: Translator
     print_module: PrintModule
     folder: Path
-    """Folder for the files of a candidate, which replace those of the one before."""
+    """Folder for the files of the current candidate; they overwrite those of the candidate before."""
     steps_file: Path
-    """File that keeps the answers, for a second run."""
+    """File that keeps the answers, so that a second run can continue an interrupted one."""
     fingerprint: str
-    """Identifies this version of ligerdiag."""
+    """Hash that identifies this version of ligerdiag."""
     rule: str = ""
     report: Callable[[ModuleSize, str, int], None]
     """Called with the size of the smallest modules so far, the name of the step, and the number of candidates."""
@@ -77,9 +77,10 @@ class DumpReducer:
     _answers: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def run(self) -> None:
-        """Searches for the smallest modules. After an interrupt, `finish` has the smallest so far.
+        """Searches for the smallest modules. After an interrupt, `finish` returns the smallest ones found so far.
 
-        Raises InputError if the module shows nothing, cannot be read as a protobuf and text, or does not show it alone.
+        Raises InputError if the module has no finding, if it cannot be converted to a protobuf and to text, or if it does
+        not show the finding without the other files of the dump.
         """
         modules = self._load()
         self._before = measure(modules)
@@ -90,7 +91,7 @@ class DumpReducer:
         self._read_steps()
         if not self._ask(modules):
             raise InputError(
-                f"`{self.files.id}` does not show the same ({self._symptom.describe()}) without the other files of the"
+                f"`{self.files.id}` does not show the symptom ({self._symptom.describe()}) without the other files of the"
                 " dump, so it cannot be reduced"
             )
         self._best = modules
@@ -201,7 +202,9 @@ class DumpReducer:
             return False
 
     def print_texts(self, modules: DumpedModules) -> tuple[str, ...]:
-        """Returns the text of each module, which XLA's parser has read. Raises LigerdiagError if it does not."""
+        """Returns the text of each module, after checking that XLA's parser accepts it. Raises LigerdiagError if the parser
+        does not.
+        """
         files = write_modules(modules, self.files, self.folder)
         texts: list[str] = []
         for path in (*files.optimized, *files.program):
@@ -220,7 +223,7 @@ class DumpReducer:
         self._answers |= read_answers(self.steps_file, described)
 
     def finish(self) -> ReducedDump | None:
-        """Returns the smallest modules so far; None if there are none yet."""
+        """Returns the smallest modules found so far; None if there are none yet."""
         if self._best is None or self._symptom is None or self._before is None:
             return None
         return ReducedDump(
@@ -236,7 +239,9 @@ class DumpReducer:
 
 
 def write_modules(modules: DumpedModules, files: ModuleFiles, folder: Path) -> ModuleFiles:
-    """Writes the modules as a dump of XLA's, under its names, and returns the files. files: of the original."""
+    """Writes the modules as XLA would dump them, with XLA's file names, and returns the files. files: those of the original
+    dump.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w-]", "_", modules.optimized.hlo_module.name)[:100]  # whoever wrote the dump chose it
     target = re.sub(r"[^\w.]", "_", files.target)

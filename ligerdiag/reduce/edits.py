@@ -1,5 +1,5 @@
-"""Makes smaller programs from a program: without outputs, without equations, with loops that run once, with smaller
-sizes. Every function returns a new program, or None if the edit does not apply.
+"""Makes smaller programs from a program: without outputs, without equations, with the bodies of loops instead of the loops,
+with smaller sizes. Every function returns a new program, or None if the edit does not apply.
 """
 
 import re
@@ -31,8 +31,8 @@ def keep_outputs(program: Program, kept: Collection[int]) -> Program:
 
 
 def prune(program: Program) -> Program:
-    """Returns the program without the equations, loop states and arguments that nobody reads. A kernel call and a
-    store into a Ref stay: they change something.
+    """Returns the program without the equations, loop states and arguments whose values are never read. Keeps kernel calls
+    and stores into Refs, because they have effects besides their results.
     """
     body = program.body
     while True:
@@ -141,8 +141,8 @@ def list_names(program: Program) -> tuple[str, ...]:
 def remove_equations(program: Program, names: Collection[str], *, by_operand: bool = True) -> Program | None:
     """Returns the program without these equations.
 
-    Something of the same type takes the place of each result: an operand of the equation, if `by_operand`, else a new
-    argument of the program; zeros in the body of a `shard_map`, which sees no arguments.
+    Each result of a removed equation is replaced by a value of the same type: by an operand of the equation if `by_operand`
+    is true, otherwise by a new argument of the program; by zeros in the body of a `shard_map`, which cannot read arguments.
     """
     values: dict[str, Operand] = {}
     added: list[Variable] = []
@@ -179,7 +179,7 @@ def _make_value(result: Variable, added: list[Variable], *, is_closed: bool) -> 
 
 
 def write_zeros(kind: ArrayType) -> Operand:
-    """Returns zeros of that type, as an expression."""
+    """Returns an expression for zeros of this type."""
     shape = f"({kind.shape[0]},)" if len(kind.shape) == 1 else str(kind.shape)
     dtype = "bool_" if kind.dtype == "bool" else kind.dtype
     return Operand(text=f"jnp.zeros({shape}, jnp.{dtype})", type=kind, is_literal=True)
@@ -205,8 +205,8 @@ def _make_unique(name: str, taken: set[str]) -> str:
 
 
 def peel_output(program: Program, number: int) -> Iterator[Program]:
-    """Yields the programs that return, in place of one output, an operand of the operation that computes it, of whatever
-    type.
+    """Yields programs that return, instead of output number `number`, one of the operands of the operation that computes it.
+    The operand may have another type.
     """
     result = program.body.results[number]
     makers = [one for one in program.body.equations if any(each.name == result.text for each in one.results)]
@@ -220,13 +220,15 @@ def peel_output(program: Program, number: int) -> Iterator[Program]:
 
 
 def replace_by_argument(program: Program) -> Program:
-    """Returns the program in which arguments take the place of everything that cannot be printed."""
+    """Returns the program in which new arguments replace the results of all operations that cannot be printed as Python."""
     names = {one.label for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE}
     return (remove_equations(program, names, by_operand=False) or program) if names else program
 
 
 def merge_arguments(program: Program, kept: str, dropped: str) -> Program | None:
-    """Returns the program in which one argument takes the place of another one of the same type."""
+    """Returns the program in which every read of the argument `dropped` reads the argument `kept`. Returns None if their
+    types or their partitions differ, or if one of them is donated.
+    """
     parameters = {one.name: one for one in program.body.parameters}
     if not parameters[kept].type.is_like(parameters[dropped].type):
         return None
@@ -238,9 +240,11 @@ def merge_arguments(program: Program, kept: str, dropped: str) -> Program | None
 
 
 def run_once(program: Program, name: str) -> Program | None:
-    """Returns the program in which the body of a loop takes its place, or one branch that of a choice.
+    """Returns the program in which the body of a loop replaces the loop, or one branch replaces a conditional. Returns None
+    if that is not possible.
 
-    name: of the loop. Every iteration's part of a collected result is that of the one iteration.
+    name: the name of the loop or conditional. If the loop collects a result of every iteration, each part of the collected
+    array is the result of the one iteration.
     """
 
     def insert(body: Body, number: int) -> Body | None:
@@ -273,8 +277,8 @@ def _change_at(body: Body, name: str, change: Callable[[Body, int], Body | None]
 
 
 def count_iterations(equation: Equation) -> int:
-    """Returns the number of iterations that `shorten_loop` can change: that of a scan over nothing, or the number with
-    which the condition of a `while` compares; 0 if there is none.
+    """Returns the number of iterations that `shorten_loop` can change: that of a scan without scanned arrays, or the number
+    with which the condition of a `while` compares its counter; 0 for any other loop.
     """
     if equation.kind is Kind.SCAN:
         is_over_nothing = len(equation.operands) == len(equation.results) == equation.carried
@@ -291,8 +295,8 @@ def _is_bound(comparison: Equation, operand: Operand) -> bool:
 
 
 def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
-    """Returns the program in which a loop runs less often; None if it does not have more iterations, or nobody knows how
-    many. A scan over arrays gets shorter with their sizes, see `resize`.
+    """Returns the program in which a loop has only this many iterations; None if it has no more than that, or an unknown
+    number. `resize` shortens a scan over arrays, since its length is a size.
     """
 
     def shorten(body: Body, number: int) -> Body | None:
@@ -355,8 +359,8 @@ def _open(equation: Equation) -> tuple[tuple[Equation, ...], dict[str, Operand]]
 
 
 def resize(program: Program, old: int, new: int) -> Program:
-    """Returns the program in which each number `old` in a shape or in an expression is `new`. It may make no sense; JAX
-    then refuses to trace it.
+    """Returns the program in which each number `old` in a shape or in an expression is replaced by `new`. The result may be
+    inconsistent; JAX then raises an error when it traces the program.
     """
     pattern = re.compile(rf"(?<![\w.=]){old}(?![\w.])|(?<=[A-Z]=){old}(?![\w.])")
     in_calls = re.compile(

@@ -1,5 +1,5 @@
-"""Writes one operation of a jaxpr as a Python expression: an operator, a function of `jnp` or `lax`, or at last the
-`bind` of the primitive. Runs in a worker.
+"""Writes one operation of a jaxpr as a Python expression: an operator, a function of `jnp` or `lax`, or, if there is no such
+function, the `bind` of the primitive. Runs in a worker.
 
 An expression has `{0}`, `{1}` for its operands. It may differ a little from the operation (a weak type, a
 wrapper of `jnp`), because a program is judged as it is printed.
@@ -79,7 +79,7 @@ _WIDE = frozenset(("float32", "float64", "int32", "uint32"))
 
 
 def write_expression(primitive: Any, params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
-    """Returns the Python expression of an operation, with `{0}` for its first operand; empty if there is none.
+    """Returns the Python expression of an operation, with `{0}` for its first operand; empty if no expression is known.
 
     inputs, outputs: the abstract values of the operands and results, with `shape` and `dtype`.
     """
@@ -161,7 +161,7 @@ def _call(function: str, parts: Mapping[str, str | None]) -> str | None:
 
 
 def write_number(value: float) -> str:
-    """Returns a floating-point number as Python; infinities and NaN as those of `jnp`."""
+    """Returns a floating-point number as Python; infinities and NaN as constants of `jnp`."""
     if np.isnan(value):
         return "jnp.nan"
     if np.isinf(value):
@@ -395,4 +395,4 @@ _WRITERS: Mapping[str, _Writer] = {
     "optimization_barrier": _write_barrier,
 }
 GIVES_TUPLE = frozenset(("optimization_barrier", "split", "sort"))
-"""Operations whose expression gives a tuple or a list even if there is one result."""
+"""Operations whose expression returns a tuple or a list even if there is only one result."""

@@ -1,5 +1,5 @@
-"""Prints a reduced program as a file of its own, without ligerdiag: it runs the program, and compares the result with the
-same operations in program order.
+"""Prints a reduced program as a Python file that does not need ligerdiag. The file runs the program, and compares the result
+with that of the same operations in program order.
 """
 
 import textwrap
@@ -19,7 +19,7 @@ _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReductionOrigin:
-    """Where a reduced program comes from, for the first lines of its file."""
+    """The origin of a reduced program, which the first lines of its file describe."""
 
     case: str
     target: str
@@ -29,11 +29,11 @@ class ReductionOrigin:
     errors: tuple[float, ...] = ()
     """The relative error of each output in a replay of the schedule on the CPU; empty if it was not replayed."""
     wrong: tuple[bool, ...] = ()
-    """Of each output, whether the replay shows that it is wrong."""
+    """For each output, whether the replay shows that it is wrong."""
 
 
 def print_file(program: Program, origin: ReductionOrigin) -> str:
-    """Returns the text of the file."""
+    """Returns the text of the Python file."""
     is_sharded = bool(program.mesh)
     extra = ["import jax.numpy as jnp", "import numpy as np"]
     extra += (

@@ -1,7 +1,7 @@
 """Makes smaller modules from a dumped one: without outputs, without instructions, without parameters.
 
-The edits change XLA's own protobuf, not text, so that ids, layouts, the schedule and the bytes of each value stay as they
-are for all that is left. Every function returns new modules, or None if the edit does not apply.
+The edits change XLA's own protobuf, not text, so that the remaining instructions keep their ids, layouts, positions in the
+schedule and bytes. Every function returns new modules, or None if the edit does not apply.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,7 +32,7 @@ class DumpedModules:
         return (self.optimized,) if self.program is None else (self.optimized, self.program)
 
     def copy(self) -> "DumpedModules":
-        """Returns a copy for an edit to change."""
+        """Returns a copy that an edit may change."""
         return DumpedModules(
             optimized=_copy(self.optimized), program=None if self.program is None else _copy(self.program)
         )
@@ -46,15 +46,15 @@ def _copy(proto: HloProto) -> HloProto:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class ModuleSize:
-    """How large the modules are."""
+    """Numbers of instructions and other figures that say how large the modules are."""
 
     instructions: int
-    """Of the schedule's entry computation."""
+    """Number of instructions in the schedule's entry computation."""
     parameters: int
     outputs: int
     computations: int
     program: int
-    """Instructions of the program's entry computation; 0 without a program."""
+    """Number of instructions in the program's entry computation; 0 without a program."""
 
     def __str__(self) -> str:
         program = f", {self.program} instructions before optimizations" if self.program else ""
@@ -92,7 +92,7 @@ def count_outputs(modules: DumpedModules) -> int:
 
 
 def keep_outputs(modules: DumpedModules, kept: Collection[int]) -> DumpedModules | None:
-    """Returns the modules with only these outputs, without what only the others need."""
+    """Returns the modules with only these outputs, and without the instructions that only the other outputs need."""
     new = modules.copy()
     numbers = sorted(kept)
     for proto in new.protos:
@@ -134,9 +134,10 @@ def _renumber_aliases(module: HloModuleProto, kept: Sequence[int]) -> None:
 
 
 def prune(modules: DumpedModules, *, drop: Callable[[HloInstructionProto], bool] | None = None) -> DumpedModules:
-    """Returns the modules without the instructions that nobody needs, and without computations that nobody calls.
+    """Returns the modules without the instructions whose results are not used, and without computations that are not called.
 
-    drop: whether to drop a call, too, if nobody needs its result; by default all calls stay, as they may write something.
+    drop: whether to drop custom calls with unused results as well. By default all calls stay, because they may write to
+    memory.
     """
     new = modules.copy()
     for proto in new.protos:
@@ -230,15 +231,15 @@ def _drop_computations(proto: HloProto) -> None:
 
 
 def drop_unread_calls(modules: DumpedModules) -> Iterator[DumpedModules]:
-    """Yields the modules without calls whose results nobody reads: without all of them, then without those that are no
-    kernels.
+    """Yields smaller modules without custom calls whose results are never read: first without all such calls, then only
+    without those that are not kernels.
     """
     yield prune(modules, drop=lambda call: True)
     yield prune(modules, drop=lambda call: not has_trait(call.custom_call_target, _KERNELS))
 
 
 def drop_parameters(modules: DumpedModules) -> DumpedModules | None:
-    """Returns the modules without the parameters that none of them reads, aliases or donates."""
+    """Returns the modules without the parameters that neither module reads, aliases or donates."""
     unread = _list_unread(modules.optimized.hlo_module)
     if modules.program is not None:
         unread &= _list_unread(modules.program.hlo_module)
@@ -292,10 +293,11 @@ def _list_unread(module: HloModuleProto) -> set[int]:
 
 
 def list_removable(modules: DumpedModules) -> tuple[int, ...]:
-    """Returns the ids of the instructions for which `remove_instructions` has something else, in the order of the
-    schedule: none if there is a program, as the change of the schedule alone would make it another program.
+    """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule. Returns none
+    if the dump has the program, since a change of the schedule alone would contradict it.
 
-    The operands of kernels stay: an argument that a kernel overwrites would be another hazard.
+    The operands of kernels are not among them: with an argument of the module in its place, the kernel would cause another
+    hazard.
     """
     if modules.program is not None:
         return ()
@@ -314,8 +316,8 @@ def list_removable(modules: DumpedModules) -> tuple[int, ...]:
 def remove_instructions(modules: DumpedModules, ids: Collection[int], *, by_operand: bool) -> DumpedModules | None:
     """Returns the modules without these instructions of the schedule's entry computation.
 
-    by_operand: whether an operand of the same shape takes the place of a result; else a new parameter does, which has the
-    name, the place in the schedule and the bytes of the instruction.
+    by_operand: whether to replace each result by an operand of the same shape. Otherwise a new parameter replaces it, with
+    the name, the position in the schedule and the bytes of the instruction.
     """
     new = modules.copy()
     module = new.optimized.hlo_module

@@ -1,7 +1,7 @@
 """Reads a traced function, a jaxpr, as a `Program`. Runs in a worker.
 
-Calls of functions (`jax.jit`, `custom_vjp`, `jax.checkpoint` and the like) are replaced by their bodies. Loops, branches
-and `shard_map` keep theirs.
+Calls of functions (`jax.jit`, `custom_vjp`, `jax.checkpoint` and the like) are replaced by their bodies. Loops, branches and
+`shard_map` keep their bodies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class JaxprReader:
 
     @property
     def definitions(self) -> dict[str, str]:
-        """Returns the definitions of the kernels and of what they use, by name."""
+        """Returns the source of each kernel, and of the functions and constants that it uses, by name."""
         return self.copier.definitions
 
     @property
@@ -72,7 +72,7 @@ class JaxprReader:
         return self.copier.imports
 
     def read(self, closed: Any, names: Sequence[str]) -> Body:
-        """Returns the body of the whole program. names: of its arguments."""
+        """Returns the body of the whole program. names: the names of its arguments."""
         jaxpr = closed.jaxpr
         parameters = tuple(
             Variable(name=name, type=read_type(var.aval)) for name, var in zip(names, jaxpr.invars, strict=True)
@@ -303,7 +303,7 @@ def _find_kernel_name(primitive: str, params: Any) -> str:
 
 
 def read_type(aval: Any) -> ArrayType:
-    """Returns the shape and dtype of an abstract value; the dtype is empty for what is no array."""
+    """Returns the shape and dtype of an abstract value; the dtype is empty for a value that is not an array."""
     shape = tuple(int(size) for size in getattr(aval, "shape", ()))
     return ArrayType(
         shape=shape,
@@ -314,7 +314,9 @@ def read_type(aval: Any) -> ArrayType:
 
 
 def write_constant(value: Any, kind: ArrayType) -> str:
-    """Returns a constant as Python: a number, or an array of `jnp`. A large array gets other numbers."""
+    """Returns a constant as Python: a number, or an array of `jnp`. For a large array, the expression has other numbers than
+    the constant.
+    """
     array = np.asarray(value)
     if not array.shape:
         number = array.item()

@@ -1,4 +1,4 @@
-"""Judges candidates by the ordinary pipeline: compiles them as cases, and asks whether they show the symptom.
+"""Judges candidates as `check` judges cases: compiles each, and decides whether it shows the symptom.
 
 Every answer is appended to a file. The search is deterministic, so a second call with that file continues where the first
 one ended.
@@ -23,9 +23,10 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 
 def read_answers(path: Path, described: str) -> dict[str, bool]:
-    """Returns the answers in the file by the key of the candidate; begins the file anew if it is about another search.
+    """Returns the answers in the file, by the key of the candidate. If the file is about another search, empties it and
+    returns nothing.
 
-    described: one line that identifies the search, the file's first.
+    described: the line that identifies the search; it is the first line of the file.
     """
     lines = path.read_text().splitlines() if path.is_file() else []
     if not lines or lines[0] != described:
@@ -43,13 +44,15 @@ def read_answers(path: Path, described: str) -> dict[str, bool]:
 
 
 def append_answer(path: Path, key: str, *, shows: bool) -> None:
-    """Adds the answer about one candidate to the file."""
+    """Appends the answer about one candidate to the file."""
     with path.open("a") as steps:
         steps.write(json.dumps({"candidate": key, "shows": shows}) + "\n")
 
 
 def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
-    """Returns whether the program computes this operand of a kernel call, so that it is no argument and no constant."""
+    """Returns whether this operand of a kernel call is the result of an operation of the program, rather than an argument or
+    a constant.
+    """
     if operand is None or operand >= len(call.operands) or call.operands[operand].is_literal:
         return False
     return call.operands[operand].text not in {one.name for one in program.body.parameters}
@@ -57,7 +60,7 @@ def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """Answers whether programs show one symptom."""
+    """Decides for candidate programs whether they show the symptom."""
 
     runner: TrialRunner
     case: CaseSpec
@@ -68,14 +71,14 @@ class Judge:
     folder: Path
     """Folder for the candidates' files."""
     steps: Path
-    """File that keeps the answers."""
+    """File that keeps the answers, so that a second run can continue an interrupted one."""
     symptom: Symptom
     asked: int = 0
     """Number of candidates that were judged, in this run or an earlier one."""
     _answers: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def read_steps(self) -> None:
-        """Reads the answers of an earlier run about the same symptom, with the same ligerdiag."""
+        """Reads the answers of an earlier run with the same symptom and the same version of ligerdiag."""
         self._answers |= read_answers(self.steps, self._describe_search())
 
     def _describe_search(self) -> str:
@@ -101,7 +104,9 @@ class Judge:
         return None
 
     def shows(self, program: Program) -> bool:
-        """Returns whether one program shows the symptom, without a look at the answers of earlier runs."""
+        """Returns whether one program shows the symptom. Compiles it anew, without looking up the answers of
+        earlier runs.
+        """
         return self._is_possible(program) and self._ask([program])[0]
 
     def judge(self, programs: Sequence[Program]) -> list[bool]:
@@ -149,7 +154,7 @@ class Judge:
         return answers
 
     def compile(self, programs: Sequence[Program]) -> list[tuple[Outcome, ...]]:
-        """Returns the compiles of each program, one with each toolchain."""
+        """Compiles each program once with each toolchain, and returns the outcomes."""
         cases = [self.make_case(program) for program in programs]
         trials = [
             Trial(case=case, target=self.target, toolchain=toolchain) for case in cases for toolchain in self.toolchains

@@ -1,7 +1,8 @@
-"""Copies the source of kernels with all that they use: constants and other functions, also those of other modules of the
-user's. Runs in a worker.
+"""Copies the source of kernels, together with the constants and functions that they use, also those in other modules of the
+user's project. Runs in a worker.
 
-A copied definition keeps its name, unless another one has it already; then it gets a number, and its readers are changed.
+A copied definition keeps its name. If another definition has that name already, a number is appended, and the uses are
+changed accordingly.
 """
 
 import ast
@@ -25,7 +26,9 @@ _LIBRARIES = frozenset(("triton", "jax", "jaxlib", "jax_triton", "numpy", "ml_dt
 
 
 class UnwritableError(Exception):
-    """A call or a value cannot be written as Python; the message says why, for a sentence that begins with its name."""
+    """A call or a value cannot be written as Python; the message gives the reason as the end of a sentence that begins with
+    the name of the call or value, such as "has no source file".
+    """
 
 
 @dataclass(slots=True)
@@ -33,7 +36,7 @@ class SourceCopier:
     """Collects the definitions and imports of the kernels of one program."""
 
     definitions: dict[str, str] = field(default_factory=dict[str, str])
-    """From each name that is defined to its source, in the order in which they can be executed."""
+    """From the name of each definition to its source, in an order in which the definitions can be executed."""
     imports: list[str] = field(default_factory=list[str])
     _names: dict[int, str] = field(default_factory=dict[int, str])
     """From the id of a function to the name that its copy has."""
@@ -41,10 +44,10 @@ class SourceCopier:
     """The functions in `_names`, so that no other object gets their ids."""
 
     def copy(self, kernel: Any) -> str:
-        """Copies a kernel or another function, as it stands in its file, and returns the name of the copy.
+        """Copies the source of a kernel or another function from its file, and returns the name of the copy.
 
-        Raises UnwritableError if there is no source, as for a function that was made by `exec`. What the function uses
-        and cannot be copied (a class, a value without a Python form) is imported from its module.
+        Raises UnwritableError if there is no source, as for a function that was made by `exec`. Objects that the function
+        uses and that cannot be copied (a class, a value without a Python form) are imported from their module.
         """
         function = unwrap(kernel)
         if not inspect.isfunction(function):
@@ -214,7 +217,7 @@ class SourceCopier:
 
 
 def unwrap(kernel: Any) -> Any:
-    """Returns the Python function inside of Triton's decorators."""
+    """Returns the Python function inside Triton's decorators."""
     while not inspect.isfunction(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     return kernel

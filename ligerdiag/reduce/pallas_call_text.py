@@ -1,8 +1,4 @@
-"""Notes how a program calls Pallas while JAX traces it, and writes these calls as Python. Runs in a worker.
-
-A Pallas primitive has the jaxpr of the kernel, but neither its function nor its scratch shapes as written. So each call of
-`pallas_call` or `plgpu.kernel` is traced as one function with a name of its own, under which its arguments are kept.
-"""
+"""Records how a program calls Pallas while JAX traces the program, and writes these calls as Python. Runs in a worker."""
 
 import enum
 import importlib
@@ -39,7 +35,7 @@ class PallasCall:
     """The function that was called, such as `pl.pallas_call`."""
     kernel: Any
     keywords: Mapping[str, Any]
-    """All other arguments of it, by name."""
+    """All other arguments of that function, by name."""
     tree: Any
     """The structure of the call's operands."""
     types: tuple[tuple[tuple[int, ...], str], ...]
@@ -49,7 +45,7 @@ class PallasCall:
 
     @property
     def is_flat(self) -> bool:
-        """Returns whether the kernel gets one Ref after the other, and no tuples or dicts of them."""
+        """Returns whether the kernel gets its Refs as single arguments rather than in tuples or dicts."""
         operands = self.tree.unflatten(range(self.tree.num_leaves))
         results: Any = self.out_tree.unflatten(range(self.out_tree.num_leaves))
         given: list[Any] = [*operands, *(results if isinstance(results, tuple | list) else [results])]
@@ -58,14 +54,16 @@ class PallasCall:
 
 @dataclass(slots=True)
 class PallasCalls:
-    """The calls of Pallas that one trace makes."""
+    """The calls of Pallas that were made during one trace."""
 
     calls: dict[str, PallasCall] = field(default_factory=dict[str, PallasCall])
-    """From the name of the function as which a call is traced."""
+    """From the name of the traced function that represents a call to the call."""
 
     @contextmanager
     def record(self) -> Generator[None]:
-        """Notes the calls inside the context. The program's modules must be imported in it, too."""
+        """Records the calls that are made inside the `with` block. The program's modules must be imported
+        inside it as well.
+        """
         with ExitStack() as stack:
             for alias, name in _ENTRIES:
                 try:
@@ -118,7 +116,9 @@ class PallasCalls:
         return call
 
     def find(self, eqn: Any) -> PallasCall | None:
-        """Returns the call that an operation is; None if it is none, or if JAX changed it, such as by `jax.vmap`."""
+        """Returns the recorded call that an operation of the jaxpr belongs to; None if it is another operation, or if JAX
+        transformed the call, for example by `jax.vmap`.
+        """
         found = self.calls.get(str(eqn.params.get("name", "")))
         if found is None or tuple(_describe(var.aval) for var in eqn.invars) != found.types:
             return None

@@ -206,7 +206,7 @@ def count_uses(body: Body) -> Counter[str]:
 
 
 def print_function(program: Program) -> tuple[str, ...]:
-    """Returns the lines of the function that is traced."""
+    """Returns the lines of the function with the program's operations, which JAX traces."""
     printer = _Printer(uses=count_uses(program.body))
     names = [printer.name(one.name) for one in program.body.parameters]
     lines = [f"def {program.name}({', '.join(names)}):"]
@@ -217,7 +217,7 @@ def print_function(program: Program) -> tuple[str, ...]:
 
 
 def print_head(program: Program, extra: Sequence[str] = ()) -> str:
-    """Returns the imports and the kernels of the program. extra: more import statements."""
+    """Returns the source text of the program's imports and kernels. extra: more import statements."""
     needed = list_needed(program)
     function = "\n".join(print_function(program))
     imports = {"import jax"}
@@ -235,7 +235,7 @@ def print_head(program: Program, extra: Sequence[str] = ()) -> str:
 
 
 def list_needed(program: Program) -> tuple[str, ...]:
-    """Returns the names of the definitions that the program's kernels need, in order."""
+    """Returns the names of the definitions that the program's kernels need, in the order in which they must be defined."""
     used = "\n".join(one.text for one in iterate_equations(program.body) if one.kind is Kind.KERNEL)
     needed = {name for name in program.definitions if re.search(rf"(?<![\w.]){name}\b(?!=)", used)}
     while True:

@@ -1,4 +1,4 @@
-"""Reduces one case: traces it, finds the symptom, searches, and prints the result."""
+"""Reduces one case: traces its function, finds the symptom, searches for the smallest program, and prints the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,16 +37,16 @@ class Reduced:
     steps: tuple[tuple[str, Size], ...]
     candidates: int
     lines: int
-    """Lines of the function that is traced, its `def` and `return` included."""
+    """Number of lines of the function that JAX traces, including its `def` and `return`."""
     text: str
-    """The file with the reduced program."""
+    """The text of the file with the reduced program."""
     hlo: str
     """The optimized module of the reduced program as HLO text; empty if it does not compile."""
     errors: tuple[float, ...]
-    """The relative error of each output of the reduced schedule when it is replayed on the CPU; empty if it was not."""
+    """The relative error of each output of the reduced schedule in a replay on the CPU; empty if there was no replay."""
     seconds: float
     case_file: str = ""
-    """Path of the file in which the reduced program was judged, as a case of ligerdiag."""
+    """Path of the case file with the reduced program, in which form the program was judged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class CaseReducer:
     case: CaseSpec
     target: Target
     toolchains: tuple[str, ...]
-    """One toolchain; two to keep a difference between their verdicts."""
+    """The toolchain to compile with; two of them to keep a difference between their verdicts."""
     replay: ReplayOptions
     steps: Path
     rule: str = ""
@@ -69,9 +69,10 @@ class CaseReducer:
     _started: float = 0.0
 
     def run(self) -> None:
-        """Searches for the smallest program. After an interrupt, `finish` has the smallest so far.
+        """Searches for the smallest program. After an interrupt, `finish` returns the smallest one found so far.
 
-        Raises InputError if the case shows nothing, or if the program that is printed from its trace does not show it.
+        Raises InputError if the case has no finding or other symptom, or if the program printed from its trace does not show
+        the symptom.
         """
         self._started = perf_counter()
         trials = [Trial(case=self.case, target=self.target, toolchain=name) for name in self.toolchains]
@@ -130,8 +131,8 @@ class CaseReducer:
     def _refuse(self, original: Program) -> NoReturn:
         assert self._judge is not None
         raise InputError(
-            f"the program as printed from the trace of `{self.case.id}` does not show the same "
-            f"({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
+            f"the program as printed from the trace of `{self.case.id}` does not show the symptom"
+            f" ({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
         )
 
     def _replay(self, outcomes: Sequence[Outcome]) -> Replay | None:
@@ -149,7 +150,7 @@ class CaseReducer:
         self.report(program, step, 0 if self._judge is None else self._judge.asked)
 
     def finish(self) -> Reduced | None:
-        """Returns the smallest program so far; None if there is none yet."""
+        """Returns the smallest program found so far; None if there is none yet."""
         if self._reduction is None or self._judge is None or self._before is None:
             return None
         best, judge = self._reduction.best, self._judge

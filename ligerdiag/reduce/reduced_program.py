@@ -1,4 +1,4 @@
-"""A program as a list of equations that can be edited and printed as Python.
+"""Represents a program as a list of equations that can be edited and printed as Python.
 
 The worker makes it from a jaxpr (`jaxpr_reader`), `edits` makes smaller ones from it, and `program_text` prints it. Each
 name is defined once in the whole program, nested bodies included. A body may use names of the bodies around it, except
@@ -17,18 +17,18 @@ class ArrayType:
 
     shape: tuple[int, ...]
     dtype: str
-    """NumPy's or ml_dtypes' name, such as `float32`."""
+    """Name of the dtype in NumPy or ml_dtypes, such as `float32`."""
     weak: bool = False
-    """Whether JAX regards the dtype as that of a Python number."""
+    """Whether the value has JAX's weak type, as a Python number has."""
     is_ref: bool = False
-    """Whether it is the type of a Ref, which holds such an array."""
+    """Whether the value is a Ref to an array of this type."""
 
     @property
     def elements(self) -> int:
         return prod(self.shape)
 
     def is_like(self, other: "ArrayType") -> bool:
-        """Returns whether a value of this type can take the place of one of the other type."""
+        """Returns whether a value of this type can replace a value of the other type."""
         return (self.shape, self.dtype, self.is_ref) == (other.shape, other.dtype, other.is_ref)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A name and the type of its value."""
+    """The name and the type of one value of the program."""
 
     name: str
     type: ArrayType
@@ -53,7 +53,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A value that an equation reads: a variable, by its name, or a Python expression for a constant."""
+    """A value that an equation reads: the name of a variable, or a Python expression for a constant."""
 
     text: str
     type: ArrayType
@@ -61,24 +61,24 @@ class Operand:
 
 
 class Kind(StrEnum):
-    """How an equation is printed and edited."""
+    """The kind of an equation, which decides how it is printed and edited."""
 
     PLAIN = "plain"
-    """An expression in its operands, `Equation.text`."""
+    """An expression of its operands, `Equation.text`."""
     KERNEL = "kernel"
-    """A call of a kernel; it may overwrite its operands, so it stays even if nobody reads its results."""
+    """A call of a kernel. It may overwrite its operands, so it stays even if its results are never read."""
     STORE = "store"
-    """Stores into a Ref; it stays even if nobody reads its result."""
+    """A store into a Ref. It stays even if its result is never read."""
     SCAN = "scan"
     """A loop over the leading dimension of its operands, with one body."""
     WHILE = "while"
     """A loop with a condition and a body, in this order."""
     SWITCH = "switch"
-    """The first operand chooses one of the bodies, which have no parameters."""
+    """A conditional: the first operand chooses one of the bodies, which have no parameters."""
     SHARD_MAP = "shard_map"
-    """One body, which runs on each device's shards."""
+    """A `shard_map`, with one body that runs on each device's shards."""
     UNPRINTABLE = "unprintable"
-    """Nobody knows how to write it as Python; only a program without it can be compiled again."""
+    """An operation that cannot be written as Python; the program can be compiled again only without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +91,14 @@ class Equation:
     results: tuple[Variable, ...]
     operands: tuple[Operand, ...]
     text: str = ""
-    """Python expression with `{0}`, `{1}` for the operands; the empty text for a kind that is printed from its bodies."""
+    """Python expression with `{0}`, `{1}` for the operands; empty for a kind that is printed from its bodies."""
     gives_tuple: bool = False
     """Whether the value of the expression is a tuple even if there is one result."""
     bodies: tuple["Body", ...] = ()
     carried: int = 0
-    """Number of the first operands that are the initial state of a loop; the first results are its final state."""
+    """Number of operands, counted from the first, that are the initial state of a loop; as many first results are its final
+    state.
+    """
     length: int = 0
     """Number of iterations of a scan."""
     reverse: bool = False
@@ -104,28 +106,30 @@ class Equation:
     """For a `shard_map`: the partition of each operand, such as `P("x")`."""
     output_specs: tuple[str, ...] = ()
     options: str = ""
-    """For a `shard_map`: further arguments, such as `, check_vma=False`."""
+    """For a `shard_map`: the text of further arguments, such as `, check_vma=False`."""
     kernel: str = ""
     """Name of the kernel's function, for `KERNEL`."""
     mark: str = ""
-    """A name for an equation without results."""
+    """A name that identifies an equation without results."""
     reason: str = ""
-    """For `UNPRINTABLE`: why it cannot be printed, as the rest of a sentence that begins with its name."""
+    """For `UNPRINTABLE`: the reason, as the end of a sentence that begins with the name of the operation."""
 
     @property
     def label(self) -> str:
-        """Returns a name for the equation: that of its first result, if it has one."""
+        """Returns a name that identifies the equation: that of its first result, or `mark` if it has no results."""
         return self.results[0].name if self.results else self.mark
 
     @property
     def stays(self) -> bool:
-        """Returns whether it may change something besides its results, so that it stays if nobody reads them."""
+        """Returns whether the equation may have an effect besides its results, so that it stays even if they
+        are never read.
+        """
         return self.kind in (Kind.KERNEL, Kind.STORE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A list of equations with parameters and results: a program, or what a loop repeats."""
+    """A list of equations with parameters and results: a whole program, or the body of a loop or branch."""
 
     parameters: tuple[Variable, ...]
     equations: tuple[Equation, ...]
@@ -134,7 +138,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomValues:
-    """How the random values of an argument are drawn: the fields of `model.case.Draw`."""
+    """The distribution of an argument's random values: the fields of `model.case.Draw`."""
 
     kind: str = "usual"
     scale: float = 1.0
@@ -145,7 +149,7 @@ class RandomValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedArgument:
-    """The facts about one parameter of the program besides its name and type."""
+    """The properties of one parameter of the program other than its name and type."""
 
     values: RandomValues = field(default_factory=RandomValues)
     partition: str = ""
@@ -160,11 +164,13 @@ class Program:
     name: str
     body: Body
     arguments: tuple[ReducedArgument, ...]
-    """One for each parameter of the body."""
+    """The properties of each parameter of the body, in order."""
     outputs: tuple[str, ...]
     """The name that the original program gives to each result."""
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the name of a kernel to the Python source that defines it and what it uses, without imports."""
+    """From the name of a kernel to the Python source of the kernel and of the functions and constants that it uses, without
+    imports.
+    """
     imports: tuple[str, ...] = ()
     """The import statements that the definitions need."""
     mesh: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -174,7 +180,7 @@ class Program:
 
 
 def iterate_bodies(body: Body) -> Iterator[Body]:
-    """Yields the body and all bodies inside of it."""
+    """Yields the body and all bodies nested in it."""
     yield body
     for equation in body.equations:
         for inner in equation.bodies:
@@ -182,13 +188,13 @@ def iterate_bodies(body: Body) -> Iterator[Body]:
 
 
 def iterate_equations(body: Body) -> Iterator[Equation]:
-    """Yields all equations of the body and of the bodies inside of it."""
+    """Yields all equations of the body and of the bodies nested in it."""
     for one in iterate_bodies(body):
         yield from one.equations
 
 
 def iterate_operands(body: Body) -> Iterator[Operand]:
-    """Yields everything that the body reads, also in the bodies inside of it."""
+    """Yields every operand that is read in the body and in the bodies nested in it."""
     for one in iterate_bodies(body):
         for equation in one.equations:
             yield from equation.operands
@@ -197,13 +203,13 @@ def iterate_operands(body: Body) -> Iterator[Operand]:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Size:
-    """How large a program is; a reduction never makes it larger."""
+    """The size of a program; each step of a reduction makes it smaller or keeps it."""
 
     equations: int
     arguments: int
     outputs: int
     elements: int
-    """Elements of all values of the program."""
+    """Number of elements of all values of the program."""
 
     def __str__(self) -> str:
         counts = f"{self.equations} operations, {self.arguments} arguments, {self.outputs} outputs"
@@ -211,7 +217,7 @@ class Size:
 
 
 def compute_size(program: Program) -> Size:
-    """Returns the size of a program: the smaller of two has fewer equations, then fewer arguments."""
+    """Returns the size of a program. Sizes compare by the number of equations, then by the number of arguments."""
     equations = list(iterate_equations(program.body))
     variables = [*program.body.parameters, *(result for one in equations for result in one.results)]
     return Size(
@@ -223,7 +229,9 @@ def compute_size(program: Program) -> Size:
 
 
 def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
-    """Returns the body in which every read of one of these names reads the given operand."""
+    """Returns the body with operands substituted: every read of a name in `values` becomes a read of the operand given for
+    it.
+    """
 
     def read(operand: Operand) -> Operand:
         seen: set[str] = set()

@@ -12,7 +12,7 @@ def write_ref_operation(name: str, params: Mapping[str, Any], places: Sequence[s
     """Returns the expression or statement of an operation on the Ref `{0}`. places: the text for each operand, indices
     included: `{1}` or a number. is_read: whether the program reads the result.
 
-    Raises UnwritableError for a Ref in memory of a kind of its own, and for a view of a Ref.
+    Raises UnwritableError for a Ref with an explicit memory space, and for a view of a Ref.
     """
     match name:
         case "new_ref":

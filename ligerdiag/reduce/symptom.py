@@ -1,5 +1,5 @@
-"""The property that a reduction keeps: a finding, an error of XLA, a disagreement, or verdicts that differ between two
-toolchains.
+"""Defines the symptom that a reduction keeps: a finding, an error of XLA, a disagreement, or verdicts that differ between
+two toolchains.
 """
 
 import re
@@ -16,7 +16,7 @@ _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
 
 
 class SymptomKind(StrEnum):
-    """The kind of property that a reduction keeps."""
+    """The kind of symptom that a reduction keeps."""
 
     FINDING = "finding"
     ERROR = "error"
@@ -29,29 +29,33 @@ class SymptomKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """The property that every step of a reduction has to show."""
+    """The property that the program has to keep in every step of a reduction."""
 
     kind: SymptomKind
     rule: str = ""
     kernel: str = ""
     operand: int | None = None
     cause: str = ""
-    """For a finding about a copy: the remedy, which there is one of for each cause."""
+    """For a finding about a copy: the text of the remedy, which identifies the cause of the copy."""
     error: str = ""
     """The error without names of cases, places, numbers and addresses."""
     verdicts: tuple[str, str] = ("", "")
     """The verdicts of the two toolchains on one output."""
     errors: tuple[str, ...] = ()
-    """The rules of all errors of the user's program; a candidate with an error of another rule shows something else."""
+    """Ids of the rules with an error about the user's program. A candidate with an error of any other rule shows another
+    symptom.
+    """
     is_computed: bool = False
-    """Whether the program computes the overwritten operand; a candidate in which it is an argument shows something else."""
+    """Whether the overwritten operand is computed by the program. A candidate in which it is an argument shows another
+    symptom.
+    """
     needs_numbers: bool = False
-    """Whether the replayed numbers of an output must be wrong, too."""
+    """Whether at least one output must also have wrong numbers in the replay."""
     message: str = ""
-    """One line for the user on the first occurrence."""
+    """The message of the original finding or error, in one line for the user."""
 
     def describe(self) -> str:
-        """Returns the symptom in a few words, such as "LD001 on operand 0 of `cross_entropy_kernel`"."""
+        """Returns a short description of the symptom, such as "LD001 on operand 0 of `cross_entropy_kernel`"."""
         match self.kind:
             case SymptomKind.FINDING:
                 place = f" on operand {self.operand} of `{self.kernel}`" if self.kernel else ""
@@ -67,8 +71,8 @@ class Symptom:
 
 
 def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) -> bool:
-    """Returns whether the compiles of one program show the symptom. outcomes: one for each toolchain. replay: of the
-    first one; None if the symptom does not need numbers.
+    """Returns whether the compiles of one program show the symptom. outcomes: one for each toolchain. replay: that of the
+    first outcome; None if the symptom does not need numbers.
     """
     first = outcomes[0]
     match symptom.kind:
@@ -86,7 +90,9 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
 
 
 def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
-    """Returns whether the findings have the one that the symptom is, and no error of a rule that the original has not."""
+    """Returns whether the findings include the finding of the symptom, and no error of a rule that had none in the original
+    program.
+    """
     return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
 
 
@@ -109,8 +115,9 @@ def _has_wrong_numbers(finding: Finding, outcome: Outcome, replay: Replay | None
 
 
 def list_differences(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """Returns the pairs of different verdicts that two compiles of one program have on an output, wrong ones
-    first."""
+    """Returns the pairs of verdicts on one output that differ between two compiles of a program, those with a wrong verdict
+    first.
+    """
     if len(outcomes) < 2 or any(one.error for one in outcomes):
         return []
     first, second = outcomes[0].outputs, outcomes[1].outputs
@@ -128,10 +135,10 @@ def _strip(error: str) -> str:
 def choose_symptom(
     outcomes: Sequence[Outcome], replay: Replay | None, *, rule: str = "", needs_numbers: bool = False
 ) -> Symptom:
-    """Returns the symptom of the user's program: an error, a difference between two toolchains, a disagreement, or else
-    the gravest finding. rule: the id or name of the rule whose finding is to be kept; empty for the gravest.
+    """Returns the symptom of the user's program: an error, a difference between two toolchains, a disagreement, or else the
+    most severe finding. rule: the id or name of the rule whose finding to keep; empty for the most severe finding.
 
-    Raises InputError if the program shows nothing.
+    Raises InputError if the program has none of these.
     """
     first = outcomes[0]
     if first.exit_code == 2:
@@ -154,7 +161,8 @@ def choose_symptom(
 def choose_finding(
     findings: Sequence[Finding], outputs: Mapping[str, Verdict], *, name: str, rule: str = ""
 ) -> Symptom:
-    """Returns the gravest finding as a symptom; with a rule, the gravest one of that rule. name: of the case or module.
+    """Returns the most severe finding as a symptom; with a rule, the most severe one of that rule. name: the name of the
+    case or module.
 
     Raises InputError if there is none.
     """

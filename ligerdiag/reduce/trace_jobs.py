@@ -12,7 +12,7 @@ TRACE_WORKER = "ligerdiag.reduce.trace_worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """Asks a worker to trace a case for a target."""
+    """A request to a worker to trace a case for a target."""
 
     source: Source
     case_id: str
@@ -30,7 +30,7 @@ class TraceAnswer:
 
 
 def make_trace_job(case: CaseSpec, target: Target, sizes: tuple[tuple[int, int], ...] = ()) -> Job[TraceAnswer]:
-    """Returns the job that traces a case. sizes: as in `TraceRequest`."""
+    """Returns the job that asks a worker to trace a case. sizes: as in `TraceRequest`."""
     request = TraceRequest(
         source=case.source,
         case_id=case.id,
@@ -43,10 +43,10 @@ def make_trace_job(case: CaseSpec, target: Target, sizes: tuple[tuple[int, int],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HloTextRequest:
-    """Asks a worker for the text of a module."""
+    """A request to a worker for the text of a module."""
 
     path: str
-    """Path of the HloProto."""
+    """Path of the file with the HloProto."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class HloTextAnswer:
 
 
 def make_hlo_text_job(path: str, source: Source) -> Job[HloTextAnswer]:
-    """Returns the job that prints a module. source: that of the worker's other jobs."""
+    """Returns the job that asks a worker for the text of a module. source: the source of the worker's other jobs."""
     return make_job(HloTextRequest(path=path), HloTextAnswer, source, f"the text of `{path}`")
 
 

@@ -1,7 +1,8 @@
-"""Writes a call of a Triton kernel as Python, as the generation of jax-triton takes it that traced it. Runs in a worker.
+"""Writes a call of a Triton kernel as Python, for the generation of jax-triton with which the program was traced. Runs in a
+worker.
 
-Until 0.3, `jax_triton.triton_call` has the outputs in `out_shape`, and a kernel gets a second pointer for an output that
-aliases an operand. Since 0.4 it has them in `out_type`, and an operand that the kernel overwrites can be a Ref.
+Before 0.4, `jax_triton.triton_call` takes the outputs as `out_shape`, and a kernel gets a second pointer for an output that
+aliases an operand. Since 0.4 it takes them as `out_type`, and an operand that the kernel overwrites can be a Ref.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ _USUAL_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False
 
 
 def write_triton_call(params: Mapping[str, Any], operands: int, copier: SourceCopier) -> str:
-    """Returns the call with `{0}`, `{1}` for its operands, and copies the kernel. operands: the number of arrays.
+    """Returns the call with `{0}`, `{1}` for its operands, and copies the kernel. operands: the number of array operands.
 
     Raises UnwritableError if the kernel or a parameter of the call cannot be written.
     """

@@ -93,7 +93,7 @@ class DumpPlan:
 
     @property
     def memory(self) -> int:
-        """Bytes that the replay may take."""
+        """Returns the bytes that the replay may take."""
         return 2 * self.estimated_bytes + SLACK_BYTES
 
 

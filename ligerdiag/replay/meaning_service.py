@@ -1,4 +1,6 @@
-"""Compares the program of a changed case with the original one, on numbers, in a worker process."""
+"""Compares the program of a changed case with the original one by running both on the same arguments, in a
+worker process.
+"""
 
 from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
@@ -23,10 +25,8 @@ def compare_meanings(
     timeout: float,
     find_readers: FindReaders | None = None,
 ) -> list[MeaningAnswer]:
-    """Returns for each pair of artifacts whether both programs as written compute the same on the case's arguments. An
-    error is not raised: it is the reason in the answer.
-
-    pairs: (artifact of the case, artifact of the changed case). find_readers: as in `replay_artifacts`.
+    """Compares the programs of several pairs of artifacts, in a worker process: returns for each pair whether both programs
+    as written compute the same on the case's arguments. An error is not raised: the answer gives it as its reason.
     """
     answers: list[MeaningAnswer] = []
     with Pool(

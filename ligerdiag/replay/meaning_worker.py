@@ -1,5 +1,5 @@
-"""Compares two programs on numbers, both in program order: do they mean the same? A worker,
-`python -m ligerdiag.replay.meaning_worker`.
+"""Compares the results of two programs, both in program order, to find out whether they compute the same. A worker, `python
+-m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
 the author's. So the outputs of both programs as written are computed on the arguments of the first one's case: on those
@@ -37,8 +37,8 @@ class MeaningAnswer:
     """Whether two programs compute the same."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference of the changed program's output from the first one's, the greatest of
-    all sets of arguments; NaN if only one of them is finite.
+    """From output name to the relative difference of the changed program's output from the first one's, the largest over all
+    sets of arguments; NaN if only one of the two is finite.
     """
     different: tuple[str, ...] = ()
     """Names of the outputs that differ by more than rounding explains."""

@@ -1,4 +1,4 @@
-"""The custom calls that a replay runs as opaque functions, each with the buffers that it reads and writes."""
+"""Describes the custom calls that a replay runs as opaque functions, each with the buffers that it reads and writes."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,12 @@ class OpaqueUse:
     """How a call uses one of its buffers."""
 
     reads: bool = False
-    """Whether contents from before the call may matter for what the call writes anywhere."""
+    """Whether contents from before the call may affect the values that the call writes to any buffer."""
     writes: bool = False
     blends: bool = False
-    """Whether an element that the call may write may depend on its old value, or keep it."""
+    """Whether the new value of an element that the call may write can depend on its old value, or equal it because the call
+    leaves the element unchanged.
+    """
     start: int = 0
     """The first element that the call may write."""
     stop: int | None = None

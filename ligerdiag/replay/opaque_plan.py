@@ -1,4 +1,4 @@
-"""Plans replays with opaque functions within bounds of time and memory, and replays the modules of a dump so."""
+"""Plans replays with opaque functions within bounds of time and memory, and runs such replays on the modules of a dump."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -41,12 +41,12 @@ class OpaquePlan:
 
     @property
     def limit(self) -> float:
-        """Processor seconds that the replay of a dump may take."""
+        """Returns the processor seconds that the replay of a dump may take."""
         return max(_LEAST_SECONDS, OVERRUN_FACTOR * self.seconds)
 
     @property
     def memory(self) -> int:
-        """Bytes that the replay of a dump may take."""
+        """Returns the bytes that the replay of a dump may take."""
         return 2 * self.bytes + SLACK_BYTES
 
 

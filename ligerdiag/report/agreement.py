@@ -85,7 +85,7 @@ _ROUNDING = 0.25
 
 
 class Agreement(StrEnum):
-    """How the numbers of an output, from a replay or a device, compare with the verdict on the output."""
+    """Whether the numbers of an output, from a replay or a device, confirm or contradict the verdict on the output."""
 
     AGREES = "agrees"
     SILENT = "says nothing"
@@ -232,8 +232,8 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the name of each output about which no replay can decide, because the program leaves its value undefined,
-    with the finding that says so.
+    """Returns the outputs about which no replay can decide, because the program leaves their values undefined: from the name
+    of each output to the finding that says so.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
 

@@ -1,4 +1,4 @@
-"""Joins findings that have one cause: those about one kernel call, at one source line, that go wrong in one way.
+"""Joins findings that have one cause: those about one kernel call, at one source line, that have the same hazard.
 
 A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with
 the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
@@ -58,9 +58,9 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns one finding for each cause: it joins the findings about one kernel call, at one source line, that go
-    wrong in one way. The order is that of each cause's first finding, but a cause that follows from another one comes
-    right after it.
+    """Returns one finding for each cause: it joins the findings about one kernel call, at one source line, that have the
+    same hazard. The order is that of each cause's first finding, but a cause that follows from another one comes right after
+    it.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -166,17 +166,17 @@ def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | Non
 
 
 def is_about_write(finding: Finding) -> bool:
-    """Returns whether the finding is about a hidden write or about a read of what it overwrites."""
+    """Returns whether the finding is about a hidden write or about a read of the value that the write overwrites."""
     return finding.rule in _WAYS or finding.rule == _ROOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedPlace:
-    """A line of the user's program that a finding is about, with its part in the hazard."""
+    """A line of the user's program that a finding is about, with its role in the hazard."""
 
     line: SourceLine
     label: str
-    """The part that the line has, such as `overwritten here`; empty if it has none."""
+    """The role of the line, such as `overwritten here`; empty if it has none."""
     is_read: bool = False
     parts: tuple[Finding, ...] = ()
     """The findings whose read is at this line."""

@@ -36,7 +36,7 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectionRow:
-    """One trial of a bisection: one way to compile the case, and the verdicts that followed."""
+    """One trial of a bisection: the variation with which the case was compiled, and the resulting verdicts."""
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -46,7 +46,7 @@ class BisectionRow:
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""
-    """One line on why the trial could not be analysed; empty if it was."""
+    """One line that says why the trial could not be analysed; empty if it was analysed."""
     replay: str = ""
     """How the replayed numbers compare with the verdicts: `agrees`, `DISAGREES`, or why there are no numbers."""
     evidence: tuple[tuple[str, str], ...] = ()
@@ -93,7 +93,7 @@ class Bisection(Shown):
         return compute_printable(f"<Bisection of {self.case_id} over {self.axis.value}: {answers}{more}>")
 
     is_unsettled: bool = False
-    """Whether something that an answer needs could not be analysed, which gives exit code 3."""
+    """Whether a trial that an answer needs could not be analysed, which gives exit code 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,9 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Returns whether any change is more than a reader in another fusion or an output that only one compile has."""
+        """Returns whether any change is more important than a reader in another fusion or an output that only one compile
+        has.
+        """
         return any(not change.is_minor for change in self.changes)
 
     @property

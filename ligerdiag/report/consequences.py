@@ -10,8 +10,8 @@ subtraction of one term, which make readers wait for the kernel.
 | a value lost in shared bytes | an alias that does not hold | the call that reads the value declares it |
 | a program that is wrong as written | a workaround that rounds | one measurement shows both |
 
-All reads of a cause must follow, or the cause stands on its own. Nothing follows from a finding that is allowed: who
-allows a cause has not seen its consequences. A finding that others follow from follows from none itself.
+All reads of a cause must follow, or the cause stands on its own. Nothing follows from a finding that is allowed: whoever
+allows a cause has not seen its consequences. A finding from which others follow does not follow from another one itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,7 @@ _ROUNDED = get_only_id(RuleKind.ROUNDING)
 
 
 def arrange_consequences(causes: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the causes in their order, each one followed by those that follow from it, which name it in
-    `follows_from`.
-    """
+    """Returns the causes in their order, each one directly before its consequences, which name it in `follows_from`."""
     found = [_find_origin(cause, causes) for cause in causes]
     starts = {id(origin) for origin in found if origin is not None}
     origins = {

@@ -1,4 +1,4 @@
-"""Renders what `print` and a notebook show of the records that ligerdiag's functions return (see `model.shown`)."""
+"""Renders the records that ligerdiag's functions return, as `print` and a notebook show them (see `model.shown`)."""
 
 from dataclasses import replace
 
@@ -57,7 +57,9 @@ def _render_with_basis(report: CheckReport) -> str:
 
 
 def render_html(record: Record) -> str:
-    """Returns a piece of HTML for a notebook, without scripts: of reports, outputs and findings; of all else, the text."""
+    """Returns a piece of HTML for a notebook, without scripts, for a report, an output or a finding; for any other record,
+    its text.
+    """
     match record:
         case CaseReport():
             return render_fragment(_make_report(record))

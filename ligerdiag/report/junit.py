@@ -1,4 +1,4 @@
-"""Renders the report as JUnit XML in pytest's default form (xunit2): one suite a target, one test a case.
+"""Renders the report as JUnit XML in pytest's default form (xunit2): one suite for each target, one test for each case.
 
 | status | result |
 |---|---|

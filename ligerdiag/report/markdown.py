@@ -210,9 +210,9 @@ def _render_excused(report: CheckReport) -> list[str]:
     expected = excused - allowed
     words = [
         *([f"{count_of(expected, 'finding')} in cases that are as expected"] if expected else []),
-        *([f"{count_of(allowed, 'finding')} that somebody allows, with a reason each"] if allowed else []),
+        *([f"{count_of(allowed, 'finding')} allowed by suppressions with a reason"] if allowed else []),
     ]
-    return [f"Beside these: {' and '.join(words)}."] if words else []
+    return [f"Not listed: {' and '.join(words)}."] if words else []
 
 
 def _about(report: CheckReport) -> tuple[Line, ...]:

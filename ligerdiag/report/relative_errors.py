@@ -74,8 +74,8 @@ def _compare_with_stale(numbers: OutputNumbers) -> str:
 
 
 def is_blind(numbers: OutputNumbers) -> bool:
-    """Returns whether the numbers are as intended and do not show that the output is not stale, because the stale numbers
-    are the same up to rounding.
+    """Returns whether the numbers are as intended but do not prove that the output is fresh, because the stale numbers are
+    the same up to rounding.
     """
     return numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
 

@@ -2,10 +2,10 @@
 
 A case may say what it expects of its verdicts (`fresh` for all outputs, `hazard` for at least one output that is stale,
 clobbered or latent, or a mapping from output name to verdicts) and which rules it expects to have findings. Expectations
-are strict both ways: a program that is right although a hazard was expected is unexpected, and so is one rule more or
-less. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided outputs are still
-compared, and if one of them contradicts the expectation, the case is unexpected. Where the analysis does not cover a part
-of the program, a case that would be as expected is inconclusive; a hazard that was expected and found still counts as
+are strict both ways: a program that is right although a hazard was expected is unexpected, and so is an additional or a
+missing rule. An unknown output leaves the case inconclusive unless the mapping allows `unknown`; the decided outputs are
+still compared, and if one of them contradicts the expectation, the case is unexpected. Where the analysis does not cover a
+part of the program, a case that would be as expected is inconclusive; a hazard that was expected and found still counts as
 found. Rules that need a replay or a device are not compared where there was none.
 
 In a case without an expectation, an error or a wrong output outweighs an unknown output or incomplete coverage, and
@@ -109,7 +109,9 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
     if expected_rules is None:
         return None
     if beside is None:
-        raise InputError("expected `expected` beside `expected_rules`: rules alone say nothing of the verdicts")
+        raise InputError(
+            "expected `expected` beside `expected_rules`: rules alone do not say which verdicts are expected"
+        )
     for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:
             raise InputError(f"expected the rule's id {get_rule(name).id} in `expected_rules` but got `{name}`")
@@ -148,8 +150,8 @@ _FRESH = frozenset({Verdict.FRESH})
 
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
-    """Returns an expectation in parsed form: None, `fresh`, `hazard`, or output name to the verdicts that the output
-    may have; the name `*` means all other outputs.
+    """Returns an expectation in parsed form: None, `fresh`, `hazard`, or a mapping from output name to the verdicts that the
+    output may have; the name `*` means all other outputs.
 
     Raises InputError for anything else.
     """

@@ -36,9 +36,9 @@ class CallPatch:
     """A kernel call and the same call with a declared write."""
 
     sentence: str
-    """The changed call on one line, with the import that it needs and the names to use from there on."""
+    """The changed call on one line, with the import that it needs and the names to use after the call."""
     use: str
-    """The last part of the sentence: the names to use from there on, and a condition on the kernel's parameters."""
+    """The last part of `sentence`: the names to use after the call, and a condition on the kernel's parameters."""
     file: str = ""
     line: int = 0
     """1-based number of the first line of `before`."""
@@ -183,10 +183,10 @@ def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], 
     if reads and not meant:
         readers = "this reader" if len(reads) == 1 else "these readers"
         kept = f"XLA keeps the old contents of {_quote_names(values)} for {readers}"
-        return f"{kept}; all that means the new ones has to use the value that the call returns"
+        return f"{kept}; each reader that needs the new ones has to use the value that the call returns"
     use = f"use {_quote_names(names)} from there on"
     if len(meant) < len(reads):
-        use += " where the new contents are meant"
+        use += " where you need the new contents"
     one = "it" if len(names) == 1 else "them"
     through, places = find_way_to(call, meant)
     return f"{use}: return {one} from {through}, and use {one} in {places}" if places else use
@@ -200,7 +200,7 @@ def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
     """Returns the functions that have to return the new value, innermost first, and the functions that read it, with
     their lines.
 
-    Both are empty if the function that calls the kernel, or one inside of it, has every read, if the reads are in a
+    Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
     backward pass, or if too many functions lie in between.
     """
     home = call.line

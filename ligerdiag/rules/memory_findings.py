@@ -20,7 +20,7 @@ COLLECTED = (
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields groups of the copies that have one of these causes. Copies due to the same value or loop form a group, as do
+    """Yields groups of those copies whose cause is one of `causes`. Copies due to the same value or loop form a group, as do
     copies with the same cause and source line. Leaves out a group if the program needs all of its copies.
     """
     if context.memory is None:
@@ -35,8 +35,9 @@ def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tu
 
 
 def _rank(one: ExplainedCopy) -> tuple[bool, int, int]:
-    """Returns a sort key: avoidable copies first, then large ones. Of copies of arguments that are returned in
-    another one's place, those to the first arguments come first, so that a finding names the same copy on each target.
+    """Returns a sort key: avoidable copies first, then large ones. Copies of one size that move an argument into
+    another argument's bytes are sorted by the allocation of these bytes, so that a finding names the same copy on each
+    GPU.
     """
     is_returned = one.reason.form is CopyForm.RETURNED_ELSEWHERE
     return one.copy.is_needed, -one.copy.total, one.move.target_place.allocation if is_returned else 0

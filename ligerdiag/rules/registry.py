@@ -60,7 +60,7 @@ def get_rule(id_or_name: str) -> Rule:
 
 
 def list_ids(*kinds: RuleKind) -> frozenset[str]:
-    """Returns the ids of all rules of these kinds."""
+    """Returns the ids of all rules whose kind is one of the arguments."""
     return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
@@ -94,13 +94,15 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
 
 
 def check_all(context: Context) -> Answers:
-    """Returns the findings that the rules make from the analysis alone, by their `check`."""
+    """Runs `check` of every rule, and returns the findings. They follow from the static analysis alone, without a replay or
+    a device run.
+    """
     return _run_all(lambda rule: rule.check(context), lambda rule: ())
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Returns the findings of all rules after a replay or a device run: the `measure` of a rule returns the complete
-    list of its findings.
+    """Runs `measure` of every rule, and returns the findings after a replay or a device run: the `measure` of a rule returns
+    the complete list of its findings.
 
     A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
     """
@@ -136,7 +138,7 @@ def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
     """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
     none. replayed, ran: whether there was a replay, and a run on a device.
 
-    Rules about drift from a baseline and about budgets are always among them: an expectation of a case cannot cover
+    Rules about drift from a baseline and about budgets are always included: an expectation of a case cannot cover
     them, because an option of the run asks for them, and a suppression for them may be needed in another run.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}

@@ -82,7 +82,7 @@ def render_difference(name: str, error: float, other: str, tolerance: float) -> 
 
 
 class DecidedBy(Enum):
-    """The kind of evidence that decides whether a rule has findings."""
+    """The evidence that a rule needs, such as the schedule or a replay."""
 
     SCHEDULE = "schedule"
     REPLAY = "replay"
@@ -92,7 +92,9 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """A party that the verdicts trust: its mistakes do not show in a verdict, but a rule may find them."""
+    """Software that the verdicts rely on, such as XLA. A mistake that it makes does not show in a verdict, but a rule may
+    find it.
+    """
 
     NOBODY = "nobody"
     JAX = "JAX"
@@ -115,18 +117,18 @@ class RuleKind(StrEnum):
     LUCKY_READ = "lucky read"
     """A read that gets the intended version although nothing orders it with the write."""
     HIDDEN_WRITE = "hidden write"
-    """A hidden write itself, which early, late and lucky reads and reads of a copy result from."""
+    """A hidden write itself: the cause of early, late and lucky reads, and of reads of a copy."""
     CALLER_WRITE = "write to the caller's bytes"
     """A hidden write that hits an argument which the caller keeps, or a constant."""
     DOUBLE_WRITE = "double write"
-    """Two kernel calls that overwrite one value although the author means two values, or that XLA made one call of."""
+    """Two kernel calls that overwrite one value although the author means two values, or that XLA merged into one call."""
     CONTRADICTION = "contradicted declaration"
     """A declaration about a kernel call that does not hold."""
     RACE = "race"
     """Accesses to the same bytes at the same time, so that the device may compute more than one value."""
     TRIED_IN_PLACE = "tried in place"
-    """A launcher that tries configurations of a kernel on bytes that nobody restores, so that the outputs of the first run
-    on a device are not compared with the verdicts.
+    """A launcher that tries configurations of a kernel on bytes that it does not restore. The outputs of the first run on a
+    device are then not compared with the verdicts.
     """
     SHARED_BYTES = "shared bytes"
     """Two values that XLA keeps in the same bytes, so that one is lost; the one that remains may be the right one."""
@@ -147,15 +149,15 @@ class RuleKind(StrEnum):
     of a case.
     """
     UNKNOWN_EFFECT = "unknown effect"
-    """A custom call of which nobody knows what it overwrites: a doubt, and no mistake of anybody's."""
+    """A custom call whose writes are unknown: a doubt rather than a mistake."""
     MIXED_DONATIONS = "mixed-up donations"
     """Donated arguments that JAX and XLA let share one buffer, so that a reader of one gets another."""
     OTHER = "other"
 
 
 BEYOND_EXPECTATION = (RuleKind.DRIFT, RuleKind.BUDGET)
-"""Kinds of rules whose findings an option of the run asks for: they count although a case is as expected, and are never
-known from an earlier run.
+"""Kinds of rules that run only if an option of the run asks for them. Their findings count even in a case that is as
+expected, and no file with known findings lists them.
 """
 
 
@@ -164,7 +166,7 @@ class Example:
     """A whole case file that is a test of a rule and a part of the rule's page."""
 
     about: str
-    """One sentence about the point of the example."""
+    """One sentence that says what the example shows."""
     code: str
     """Python source of the file; it defines `CASE`."""
     target: str = "h100"
@@ -371,8 +373,9 @@ def report_outputs(
     remedy: str = "",
     needs_old: bool = False,
 ) -> Iterator[Finding]:
-    """Yields findings about outputs that are wrong about a write although no read is blamed: one for each merged operation
-    that makes some of them wrong, whose line is then that of the reader, and one for all others.
+    """Yields findings about outputs that miss or wrongly see a hidden write although no single read is to blame: one for
+    each operation merged by XLA that makes some of them wrong (its line is then the line of the reader), and one for all
+    other outputs.
 
     render_message: returns the message about the outputs with the given names. needs_old: whether the outputs need the
     contents from before the write.
@@ -405,8 +408,8 @@ def report_read(
 ) -> Finding:
     """Returns a finding about a read that is wrong, or right by luck.
 
-    sentence: evidence about the read, without its source line, which is added. outputs: by default all outputs that depend
-    on the read. needs_old: whether the read needs the contents from before the write.
+    sentence: evidence about the read, without its source line; the function adds the line. outputs: by default all outputs
+    that depend on the read. needs_old: whether the read needs the contents from before the write.
     """
     merged = None if read.wrong is None else find_merged_read(context, context.verdicts.comparison, read.wrong)
     place = replace(locate_read(context, read, merged), needs_old=needs_old)

@@ -25,10 +25,10 @@ _BYTES = {"f16s": (b"\\x00\\x7c", b"\\x00\\xfc"), "bf16s": (b"\\x80\\x7f", b"\\x
 
 
 class Special(StrEnum):
-    """The special values, NaN or infinity, that a read tests for."""
+    """The special value, NaN or infinity, for which a read tests."""
 
     NOTHING = ""
-    """The read uses the value itself, and not only such a test of it."""
+    """The read uses the value itself rather than only testing it."""
     NAN = "a NaN"
     INFINITE = "an infinite value"
     NOT_FINITE = "a NaN or an infinite value"

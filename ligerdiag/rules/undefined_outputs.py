@@ -1,7 +1,5 @@
-"""Outputs that the program leaves undefined: bytes that nobody wrote, or values that no order of operations fixes.
-
-Rules with `leaves_undefined` find them, some of them only in the numbers of a replay. Such an output has the verdict
-`unknown`, and no replay can decide about it, because no value is the intended one.
+"""Finds outputs that the program leaves undefined: bytes that no operation wrote, or values that no order of operations
+fixes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,9 +12,10 @@ _LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the name of each output whose value the program leaves undefined, with the first finding that says so.
+    """Returns the outputs whose values the program leaves undefined: from the name of each output to the first finding that
+    says so.
 
-    A finding that a suppression allows does not count, because who wrote the suppression accepts any value.
+    A finding that a suppression allows does not count, because whoever wrote the suppression accepts any value.
     """
     found: dict[str, Finding] = {}
     for finding in findings:
@@ -43,10 +42,10 @@ def mark_undefined(
 def compute_replayed_verdicts(
     outputs: Mapping[str, Verdict], findings: tuple[Finding, ...], replay: Replay
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts that hold once the program is replayed: those of the analysis, but for the outputs that the
+    """Returns the verdicts that hold once the program is replayed: those of the analysis, except for the outputs that the
     replay shows to be undefined.
 
-    outputs, findings: those of the analysis alone. replay: one that may have been done or not.
+    outputs, findings: those of the analysis alone. replay: the record of the replay, which may say that none was done.
     """
     measured = Measured(outputs=outputs, findings=findings, replay=replay, device=None)
     return mark_undefined(outputs, check_measured(measured).findings)

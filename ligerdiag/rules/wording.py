@@ -135,8 +135,8 @@ def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
 
 
 def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: which two operations XLA merged although they mean two versions. The
-    place of each is the innermost line that the two do not share.
+    """Returns evidence, a (label, sentence) pair: which two operations XLA merged although the program intends two versions.
+    The place of each is the innermost line that the two do not share.
     """
     both = merged.operation, merged.twin
     frames = [tuple(iterate_user_frames(context.program, one)) for one in both]
@@ -156,9 +156,8 @@ def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
 def group_by_merged(
     context: Context, write: HiddenWrite, names: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], MergedRead | None]]:
-    """Yields (names of outputs, merged operation that makes them wrong), None for those without such an operation.
-
-    names: outputs that are wrong about the write although no read is blamed.
+    """Yields pairs (names of outputs, merged operation that makes these outputs wrong). The operation is None for the
+    outputs without such an operation.
     """
     outputs = list(context.verdicts.outputs)
     found: dict[int | None, tuple[tuple[str, ...], MergedRead | None]] = {}
@@ -176,8 +175,8 @@ UPDATE_HELP = (
 
 
 def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
-    """Yields (label, sentence) pairs about the first two grid programs that access the same bytes in a replay; nothing
-    if none do.
+    """Yields (label, sentence) pairs about the first two grid programs that access the same bytes in a replay; yields
+    nothing if there are none.
     """
     meeting = next(iter(launch.meetings), None)
     if meeting is None:
@@ -195,7 +194,7 @@ def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
 
 
 def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: no order that replay tried changes the results of the launch."""
+    """Returns evidence, a (label, sentence) pair, for a launch whose results are equal in all orders that replay tried."""
     return (
         "replay",
         f"on the drawn inputs, running the grid's programs of %{launch.instruction} in reverse order or all at once gives"
@@ -213,8 +212,8 @@ def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
 
 
 def advise_zeros(target: str, outputs: Sequence[int]) -> str:
-    """Returns help on how to zero these outputs before the kernel runs, with the library that made the call. target: the
-    custom call's target, which shows the library.
+    """Returns the help of a finding: how to fill these outputs with zeros before the kernel runs. target: the custom call's
+    target, which identifies the library that made the call.
     """
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
@@ -246,12 +245,12 @@ SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's 
 
 
 def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns help on how the kernel call can declare the write, for a reader of the contents from before it."""
+    """Returns the help of a finding about a reader of the old contents: how the kernel call can declare the write."""
     return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns help on how the kernel call can declare the write."""
+    """Returns the help of a finding: how the kernel call can declare the write."""
     if write.output is not None:
         return UNFUSED
     call = locate_call(context, write)
@@ -271,10 +270,8 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_written(call: CallPlace) -> str:
-    """Returns words on what to pass as `written` of `call_in_place`: the names of the kernel's parameters if all are known.
-
-    The number of an operand is no position: `written` counts all arguments of the call, and the operands of the custom
-    call lack the scalars. The payload lacks those that are 1, so it does not give the position either.
+    """Returns the value to pass as `written` of `call_in_place`, as text: the names of the kernel's parameters if all are
+    known.
     """
     if call.parameters and all(call.parameters):
         return f"`written={render_names(call.parameters)}`"

@@ -1,3 +1,3 @@
-"""Reads foreign files in a process of its own, which may die without harm to ours, and which has given up most of its
-rights.
+"""Reads files of unknown origin in a sandboxed process, which has given up most of its rights, and whose death harms nothing
+else.
 """

@@ -156,25 +156,25 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The first line that the sandboxed process sends to its parent, before any question."""
+    """The first line that the sandboxed process sends to its parent, before any question, to say that it is ready."""
 
     confinement: Confinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request of the parent's about one module of a dump, or about one artifact."""
+    """A request from the parent about one module of a dump, or about one artifact."""
 
     answer: Path
     """Path of the file to which the process writes the answer, a ModuleOutcome."""
     subject: ModuleFiles | Path
     """The files of a module, or the directory of an artifact; paths are absolute."""
     replay_seconds: float = 0.0
-    """If positive, the request is to run the replay of the subject, which was judged last, within these seconds of
-    processor time; if 0, to judge the subject.
+    """If positive, the process is to replay the subject, which it judged last, within these seconds of processor time; if 0,
+    it is to judge the subject.
     """
     is_opaque: bool = False
-    """Whether that replay is the one with opaque functions."""
+    """Whether the replay is to use opaque functions instead of custom calls."""
     is_count: bool = False
     """Whether the request is only to count the modules of the file `subject`."""
 

@@ -152,7 +152,9 @@ class SandboxedInspector:
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the same with opaque functions in place of the custom calls; see `replay`."""
+        """Replays the module or artifact that was inspected last with opaque functions instead of its custom calls; see
+        `replay`.
+        """
         name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
         absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
         try:

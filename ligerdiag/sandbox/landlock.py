@@ -35,8 +35,8 @@ _RIGHTS = (
 _IOCTL_DEVICE = 1 << 15
 _NETWORK_SINCE, _NETWORK = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""First version of Landlock that can deny signals to other processes and connections to their abstract Unix sockets,
-and the bits of these two denials.
+"""The first version of Landlock that can deny signals to other processes and connections to their abstract Unix sockets, and
+the bits of these two denials.
 """
 _HARMLESS = ("null", "zero", "full", "random", "urandom")
 _MEMORY = "/dev/shm"

@@ -97,7 +97,7 @@ class SweepRow:
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """The results of all cells of a sweep, and how its tasks went."""
+    """The results of all cells of a sweep, and counts of its tasks."""
 
     columns: tuple[SweepColumn, ...] = ()
     rows: tuple[SweepRow, ...] = ()

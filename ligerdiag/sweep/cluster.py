@@ -48,7 +48,7 @@ _QUIET: dict[str, object] = {
 
 
 class Task(Protocol):
-    """The first argument of the function that a worker runs: plain data that describe a task."""
+    """Protocol of the first argument of the function that a worker runs: plain data that describe a task."""
 
     @property
     def key(self) -> str:
@@ -157,8 +157,8 @@ def run_tasks[Given: Task, Words](
 ) -> Iterator[tuple[Given, Any]]:
     """Yields each task when it is done, with the result of `do` on a worker, or with the error that occurred instead.
 
-    do: a function of a module, since workers find it by name. tasks: pairs of a task and further words, the two arguments
-    of `do`. Closing the iterator ends the tasks.
+    do: a function at the top level of a module, since workers find it by name. tasks: pairs of the two arguments of `do`: a
+    task, and further settings. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
         is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()

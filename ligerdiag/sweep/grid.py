@@ -94,7 +94,7 @@ class SweepColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTask:
-    """One case to be checked in one way, with everything that a worker needs, as plain data."""
+    """One case to be checked in one column of the grid, with everything that a worker needs, as plain data."""
 
     key: str
     case_id: str

@@ -185,7 +185,7 @@ def render_case_page(data: bytes, case_id: str) -> str:
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:
-    """Returns whether both cells have verdicts and these differ."""
+    """Returns whether both cells have verdicts that differ."""
     return not {one.status, other.status} & _SILENT and one.outputs != other.outputs
 
 

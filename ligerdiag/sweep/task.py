@@ -62,7 +62,7 @@ class UnfitWorker(LigerdiagError):
 def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
     """Runs a sweep's task and stores its result; returns False if the store has the result already.
 
-    words: the place of the store, and whether to replace a result that is there. Raises TaskDied and UnfitWorker.
+    words: the location of the store, and whether to replace an existing result. Raises TaskDied and UnfitWorker.
     """
     place, is_again = words
     store = ResultStore(place)

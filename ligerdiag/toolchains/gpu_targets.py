@@ -1,8 +1,8 @@
-"""Descriptions of GPUs, which let XLA compile for a GPU that this machine does not have.
+"""Describes GPUs, so that XLA can compile for a GPU that this machine does not have.
 
-A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure.
-XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and publishes others (`*.txtpb`); any such
-file can be used as a target. The target `auto` is the GPU of this machine, which XLA describes (see `this_gpu`).
+A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure. XLA
+writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and publishes others (`*.txtpb`); any such file can be
+used as a target. The target `auto` is the GPU of this machine, which XLA describes (see `this_gpu`).
 
 A description may have fields that the XLA of a toolchain does not know; `compile.cases.known_fields` drops them.
 """

@@ -1,5 +1,6 @@
-"""The libraries that take the place of ROCm's when XLA compiles for a described AMD GPU: read from the table
-`rocm_libraries.toml`, written beside the packages of a toolchain, and loaded before JAX's plugin.
+"""Writes and loads the libraries that replace ROCm's when XLA compiles for a described AMD GPU. The table
+`rocm_libraries.toml` declares them, they are written beside the packages of a toolchain, and they are loaded before JAX's
+plugin.
 
 `<environment>/lib/ligerdiag-rocm/` has them. A library that a process has loaded is found by its name when another
 library asks for it, so JAX's plugin gets these even on a machine that has ROCm, and no environment variable is needed.
@@ -20,7 +21,7 @@ from ligerdiag.toolchains.shared_objects import StubLibrary, render_shared_objec
 
 TABLE = Path(__file__).parent / "rocm_libraries.toml"
 FOLDER = Path("lib") / "ligerdiag-rocm"
-"""Where the libraries lie in an environment."""
+"""Folder of the libraries in an environment."""
 MACHINE = "x86_64"
 """The only kind of machine for which JAX's ROCm plugin exists, and for which libraries are written."""
 

@@ -1,7 +1,7 @@
 """Writes a shared object (an ELF file for Linux on x86-64) that exports functions which do nothing.
 
 A plugin that is linked against the libraries of a vendor loads only if libraries with these names export these symbols.
-Such libraries are written here byte by byte, so that nobody needs a C compiler, and so that the same declaration gives
+Such libraries are written here byte by byte, so that no C compiler is needed, and so that the same declaration gives
 the same bytes everywhere. The dynamic linker reads only the parts that are written: the program headers, the dynamic
 section, and the tables of symbols, strings, hashes and versions. There are no section headers.
 

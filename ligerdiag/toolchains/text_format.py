@@ -50,7 +50,7 @@ def render_fields(lines: Sequence[FieldLine]) -> str:
 
 
 def drop_field(lines: Sequence[FieldLine], number: int) -> tuple[FieldLine, ...]:
-    """Returns the lines without the field that begins at a line. number: that of the line, from 0."""
+    """Returns the lines without the field that begins at line `number`, counted from 0."""
     before = (*lines[:number],)
     return (*before, *lines[number + max(lines[number].lines, 1) :])
 

@@ -1,5 +1,5 @@
-"""A toolchain: one set of versions of jax, its CUDA plugin, jax-triton and triton to compile with, and the environment
-variables of a worker process that uses them.
+"""Defines a toolchain, one set of versions of jax, its CUDA plugin, jax-triton and triton to compile with, and the
+environment variables of a worker process that uses it.
 
 jax, jaxlib and the two packages of the CUDA plugin must have one version; otherwise JAX ignores the plugin with a
 warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because

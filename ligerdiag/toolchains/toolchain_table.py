@@ -1,5 +1,5 @@
-"""The toolchains that the table `toolchains.toml` pins, and for each of them further toolchains, such as `jax-0.7.2`,
-that differ only in the release of jax.
+"""Reads the table `toolchains.toml` of pinned toolchains, and derives further ones, such as `jax-0.7.2`, that differ from a
+pinned one only in the release of jax.
 """
 
 import re

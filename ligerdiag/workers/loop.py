@@ -1,5 +1,5 @@
-"""The main loops of the two kinds of child process: a worker, which answers each job (a line of JSON) with one line of
-JSON, and a template, which has done the slow imports and forks workers.
+"""Implements the main loops of the two kinds of child process: a worker, which answers each job (a line of JSON) with one
+line of JSON, and a template, which has done the slow imports and forks workers.
 
 Jobs and answers travel over the socket that was standard input at the start. Everything that the program, JAX or XLA
 print during a job, including the message of an abort, goes to the job's log. A worker takes only the cases (functions
@@ -65,7 +65,7 @@ template's.
 
 
 def can_fork() -> bool:
-    """Whether this process can be forked safely: it has one thread, and JAX has no backend."""
+    """Returns whether this process can be forked safely: it has one thread, and JAX has no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
@@ -159,8 +159,8 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Whether the environment variable of this name may have a different value in each worker that is forked from one
-    template; only variables that no import reads may.
+    """Returns whether the environment variable of this name may have a different value in each worker that is forked from
+    one template; only variables that no import reads may.
     """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 

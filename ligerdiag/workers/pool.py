@@ -1,4 +1,4 @@
-"""A pool of worker processes: gives each job to a worker that has loaded the job's source, and starts workers as
+"""Implements a pool of worker processes: gives each job to a worker that has loaded the job's source, and starts workers as
 needed. A source is the file, module or live function that defines the cases.
 
 A worker starts when a job finds no idle worker for its source, so there are never more workers than concurrent jobs,
@@ -104,8 +104,8 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """The cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened on
-        first use.
+        """Returns the cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened
+        on first use.
         """
         return self._cache or Cache()
 

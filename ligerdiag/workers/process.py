@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: the parent sends a line, receives a line, and ends the process.
+"""Represents a worker process in its parent: the parent sends it a line, receives a line, and ends the process.
 
 The worker runs in a session and process group of its own. So Ctrl-C in the terminal reaches only the parent, which can
 end the worker together with the processes that the worker started, such as ptxas. The worker is isolated: it gets
@@ -59,7 +59,7 @@ class WorkerDied(Exception):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
+        """Returns the exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
         return self.status if self.status is not None and self.status >= 0 else None
 
 
@@ -94,7 +94,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
+        """Returns whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 

@@ -1,4 +1,4 @@
-"""The templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
+"""Manages the templates of a run: processes that have done the slow imports once and fork every worker (see `loop`).
 
 The first process of a kind (an interpreter, a module and an environment) becomes the kind's template. If this process
 reports that it cannot fork, it is used as a worker itself, and the next worker is a new process again. The pools of one
@@ -47,12 +47,12 @@ class TemplateKind:
 
     @property
     def common(self) -> dict[str, str]:
-        """The environment without the variables that may differ between the workers of a template."""
+        """Returns the environment without the variables that may differ between the workers of a template."""
         return {name: value for name, value in self.environment.items() if not is_per_worker(name)}
 
     @property
     def name(self) -> str:
-        """A text that identifies the kind: equal kinds have equal names."""
+        """Returns a text that identifies the kind: equal kinds have equal names."""
         return json.dumps(asdict(replace(self, environment=self.common)), sort_keys=True)
 
 

@@ -158,4 +158,4 @@ def test_the_nearest_pyproject_is_read(folder: Path, run_cli: RunCli) -> None:
     path.write_text(before)
     assert outcome.code == 0
     assert "columns latent (allowed) · sums fresh" in outcome.out
-    assert "allowed: 2 findings of LD003, LD006, with a reason each: -v lists them" in outcome.out
+    assert "allowed: 2 findings of LD003, LD006, each with a reason: -v lists them" in outcome.out

@@ -171,7 +171,7 @@ def test_a_case_that_runs_beside_is_ended(tmp_path: Path, cache: Path) -> None:
 def test_the_cases_of_the_last_run_are_selected_again(project: Project) -> None:
     code, out, _ = project.check("mine.py", "--lf")
     assert code == 2
-    assert "selected: --last-failed: no earlier run in this folder is remembered, so all 4 selected cases run\n" in out
+    assert "selected: --last-failed: no earlier run in this folder is recorded, so all 4 selected cases run\n" in out
     code, statuses, report = project.read("--last-failed")
     assert (code, statuses) == (2, {"wrong": "unexpected", "raises": "could not analyse"})
     assert str(report["selected"]).startswith("--last-failed: 2 of 4 cases")

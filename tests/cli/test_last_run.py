@@ -110,7 +110,7 @@ def test_those_that_failed_come_before_those_that_were_not_run(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("last", "targets", "said"),
     [
-        (None, ("h100",), "no earlier run in this folder is remembered, so all 2 selected cases run"),
+        (None, ("h100",), "no earlier run in this folder is recorded, so all 2 selected cases run"),
         ((), ("h100",), "every case of the last run was as expected, so all 2 selected cases run"),
         ((WRONG,), ("a100",), "none of the 1 remembered case is among those selected, so all 2 selected cases run"),
     ],

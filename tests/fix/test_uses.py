@@ -54,7 +54,9 @@ def list_unseen(folder: Path, program: str) -> list[str]:
     ],
 )
 def test_a_function_that_is_used_as_a_value_is_not_changed(use: str, tmp_path: Path) -> None:
-    with pytest.raises(CannotFixError, match=r"`f` would have to return more, but it is passed on \(mine.py:\d+\)"):
+    with pytest.raises(
+        CannotFixError, match=r"`f` would have to return more, but it is passed as a value \(mine.py:\d+\)"
+    ):
         change(tmp_path, f"{F}{G}{use}\n", 1)
 
 
@@ -113,7 +115,7 @@ def test_a_coroutine_is_not_changed(tmp_path: Path) -> None:
     ],
 )
 def test_an_object_that_is_called_and_used_as_a_value_refuses_the_cure(use: str, tmp_path: Path) -> None:
-    with pytest.raises(CannotFixError, match=r"`Norm.__call__` would have to return more, but it is passed on"):
+    with pytest.raises(CannotFixError, match=r"`Norm.__call__` would have to return more, but it is passed as a value"):
         change(tmp_path, f"{NORM}{READS_NORM}{use}\n", 1)
 
 
@@ -125,7 +127,7 @@ def test_a_variable_of_another_function_is_no_object(tmp_path: Path) -> None:
 def test_an_object_calls_itself(tmp_path: Path) -> None:
     run = "class Wide(Norm):\n    def run(self, h, s):\n        return self(h, s) * 2\n"
     assert change(tmp_path, f"{NORM}{READS_NORM}{run}", 1)[-1] == "return self(h, s)[0] * 2"
-    with pytest.raises(CannotFixError, match="it is passed on"):
+    with pytest.raises(CannotFixError, match="it is passed as a value"):
         change(tmp_path, f"{NORM}{READS_NORM}{run.replace('self(h, s)', 'jax.vmap(self)(h, s)')}", 1)
 
 
@@ -167,4 +169,4 @@ def test_what_may_be_a_caller_is_listed(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(f"import subprocess\n{use}{more}subprocess.run(1)\n", encoding="utf-8")
     assert list_unseen(tmp_path, f"{METHOD}{READER}") == ["other.py:7", "`obj.run` (other.py:3)"]
     (tmp_path / "other.py").write_text(f"# {chr(233)}\n", encoding="latin-1")
-    assert list_unseen(tmp_path, f"{F}{G}") == ["other.py, which is not read as UTF-8"]
+    assert list_unseen(tmp_path, f"{F}{G}") == ["other.py, which cannot be read as UTF-8 text"]

@@ -67,7 +67,7 @@ def test_possible_callers_are_named() -> None:
     places = tuple(f"`obj.run` (mine.py:{line})" for line in range(1, 10))
     best = replace(BEST, changes_callers=True, unseen=places)
     text = render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)
-    assert "  not read: files that do not end in `.py`, such as notebooks and scripts, and other projects\n" in text
-    assert "may be callers as well: `obj.run` (mine.py:1), " in text
+    assert "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks\n" in text
+    assert "possible callers that are not changed: `obj.run` (mine.py:1), " in text
     assert "(mine.py:8) and 1 more, which `--format json` lists\n" in text
     assert "all its callers" not in text

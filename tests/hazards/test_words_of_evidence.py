@@ -85,7 +85,7 @@ def test_a_loop_of_jax_is_one_caller(tmp_path: Path, shared_cache: Path) -> None
 def test_a_reader_of_old_and_new_contents_is_not_said_to_use_nothing_that_the_kernel_wrote() -> None:
     (found,) = (one for one in ld002_stale_copy.check(judge_pair("half_recomputed_reader")) if one.reader is not None)
     assert found.message == "`y` is computed by `%y`, which also uses a value from before `double` wrote"
-    assert dict(found.evidence)["read"].endswith("reads what the kernel wrote, and computes an older value anew")
+    assert dict(found.evidence)["read"].endswith("reads what the kernel wrote, and recomputes an older value")
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_a_terminal_counts_allowed_findings_and_lists_them_with_verbose() -> Non
     assert "a latent (allowed) · b fresh" in text
     assert "warning[LD006]" in text
     assert "LD003]" not in text
-    assert "allowed: 2 findings of LD003, with a reason each: -v lists them" in text
+    assert "allowed: 2 findings of LD003, each with a reason: -v lists them" in text
     assert "suppression pyproject.toml number 2: `allow LD012` is not used" in text
     told = render_terminal(report, verbose=True)
     assert told.count("allowed: LD003 `a` is right only because") == 1

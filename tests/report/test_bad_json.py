@@ -28,7 +28,7 @@ FOREIGN = ("Expecting", "codec", "char ", "None", "Error", "Traceback")
         (b'{\n "a": 1,\n}', "not JSON from line 3, column 1 on"),
         (b"[" * 100_000, "not JSON: it is nested too deeply"),
         (b'{"a": ' + b"1" * 5000 + b"}", "not JSON: it is nested too deeply, or a number in it is too long"),
-        (b"{}\xff", "expected text in UTF-8, and byte 3 is none"),
+        (b"{}\xff", "expected text in UTF-8, but byte 3 is invalid"),
         (b"[]", "expected an object for `document` but got []"),
         (b"{}", "but got nothing"),
         (b'{"format": 1, "cases": "x", "findings": "x"}', "expected an array for `"),
@@ -49,5 +49,7 @@ def test_the_message_has_no_words_of_the_parser(kind: str, data: bytes, said: st
 def test_a_configuration_that_is_not_utf_8_says_which_byte(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_bytes(b"[tool.ligerdiag]\n\xff")
-    with pytest.raises(InputError, match=r"pyproject\.toml` is not TOML: expected text in UTF-8, and byte 18 is none"):
+    with pytest.raises(
+        InputError, match=r"pyproject\.toml` is not TOML: expected text in UTF-8, but byte 18 is invalid"
+    ):
         load_config(path, tmp_path)

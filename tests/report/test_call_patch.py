@@ -280,11 +280,11 @@ def test_a_reader_of_the_old_contents_keeps_them(tmp_path: Path) -> None:
     """`use x from there on` was once the remedy for a reader that must not see the new contents."""
     old = in_joint(needs_old=True)
     assert use(tmp_path, old) == (
-        "XLA keeps the old contents of `x` for this reader; all that means the new ones has to use the value that the call"
-        " returns"
+        "XLA keeps the old contents of `x` for this reader; each reader that needs the new ones has to use the value that"
+        " the call returns"
     )
     new = ReadPlace(line=SourceLine(file="mixture.py", line=12, function="joint"))
     assert use(tmp_path, old, new, callers=FROM) == (
-        "use `x` from there on where the new contents are meant: return it from `softmax_`, and use it in `joint`"
+        "use `x` from there on where you need the new contents: return it from `softmax_`, and use it in `joint`"
         " (mixture.py:12)"
     )

@@ -36,14 +36,14 @@ def test_cases_that_need_attention_come_first() -> None:
     assert "| `ill` | `h100` | UNEXPECTED |" in attention
     assert "`well`" not in attention
     assert "| `well` | `h100` | as expected |" in rest
-    assert "Beside these: 1 finding in cases that are as expected." in text
+    assert "Not listed: 1 finding in cases that are as expected." in text
 
 
 def test_allowed_findings_are_counted() -> None:
     said = Suppression(kind=SuppressionKind.CONFIG, reason="r", where="w")
     case = make_case(status=Status.ALLOWED, expected=None, outputs={}, findings=(make_finding(suppressed=said),))
     text = render_markdown(make_report(case), exit_code=0)
-    assert "Beside these: 1 finding that somebody allows, with a reason each." in text
+    assert "Not listed: 1 finding allowed by suppressions with a reason." in text
     assert "Needs attention" not in text
 
 

@@ -178,7 +178,7 @@ class FusionEvaluator:
     _fusion: HloInstruction
     _reads: tuple[Read, ...]
     _pieces: Mapping[int, Pieces]
-    """Maps an operand_number to the operand's pieces (parts with separate dependence sets), if they are known."""
+    """Maps the number of an operand to its pieces (parts with separate dependence sets), if they are known."""
 
     def run(self) -> list[PiecewiseLabels]:
         arguments: list[FusedValue] = []

@@ -26,7 +26,7 @@ from ligerdiag.hlo.dataflow import Positions
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 
 type OperandPlace = tuple[int, int]
-"""The place of one array of an operand: (operand_number, slice number)."""
+"""The place of one array of an operand: (number of the operand, slice number)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,8 +87,8 @@ class Places:
 
 
 type Read = tuple[int, int, Labels]
-"""One array that a scheduled instruction reads: (operand_number, slice number, dependence set of the slice when it is
-read).
+"""One array that a scheduled instruction reads: (number of the operand, slice number, dependence set of the slice when it
+is read).
 """
 
 
@@ -201,7 +201,7 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the arrays in these places, given as (operand_number, slice number), each with the dependence set
+        """Returns the arrays in these places, given as (number of the operand, slice number), each with the dependence set
         that `reader` sees there. The sets include the marks of lucky reads, those that see a hidden write, or miss it,
         only because of the order of this schedule.
         """
@@ -318,8 +318,8 @@ class Occurrence:
     """The scheduled instruction that runs the operation: the instruction itself, or the fusion that contains it."""
     labels: Final[Labels]
     reads: Final[tuple[Read, ...]]
-    """The arrays that the scheduled instruction reads: (operand_number, slice number, dependence set of the slice when
-    it is read).
+    """The arrays that the scheduled instruction reads: (number of the operand, slice number, dependence set of the slice
+    when it is read).
     """
 
 

@@ -136,8 +136,8 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """The lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels & -above`
-        keeps only the marks.
+        """Returns the lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels &
+        -above` keeps only the marks.
         """
         return 1 << (2 * self.classes * self.writes)
 
@@ -286,7 +286,7 @@ class CallTransfer:
     results: Labels
     """The dependence set that every output of the call gets."""
     written: tuple[tuple[int, Labels, Labels], ...]
-    """For each hidden-written operand: (operand_number, labels that its set loses, labels that its set gains)."""
+    """For each hidden-written operand: (number of the operand, labels that its set loses, labels that its set gains)."""
 
 
 def transfer_call(

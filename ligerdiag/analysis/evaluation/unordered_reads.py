@@ -126,7 +126,7 @@ class _Search:
                     yield UnorderedRead(operand, lucky, write.region)
 
     def _list_read(self, reader: HloInstruction) -> Iterator[tuple[int, HloInstruction, int, tuple[int, ...]]]:
-        """Yields each array that an instruction reads, as (operand_number, value, slice number, index of the leaf)."""
+        """Yields each array that an instruction reads: (number of the operand, value, slice number, index of the leaf)."""
         if reader.opcode == "while":  # the loop itself reads only its predicate
             root = self.module.computations[reader.called_computations[1]].root
             for number in self.places.locate(root):

@@ -1,6 +1,6 @@
 """Finds the changes around the hidden writes between two compiles of a program.
 
-A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand_number and
+A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand number and
 position among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose
 (`_KEYS`), in the order of the schedule; for each criterion, readers that read on the same side of the kernel and from
 the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if

@@ -1,4 +1,4 @@
-"""Drops bystanders: kernels on which a wrong value depends although nobody reads their bytes wrongly.
+"""Drops bystanders: kernels on which a wrong value depends although every read of their bytes is right.
 
 A kernel computes its result from operands that may be the results of other kernels. So a reader that wrongly sees (or
 misses) what one kernel wrote also sees (or misses) the work of the kernels before it. All of these hidden writes are in
@@ -33,15 +33,16 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes it reads wrongly: it misses them, or sees them
-    and should not.
+    """For each operation and each output, the hidden writes whose bytes the operation or the output reads wrongly: it
+    misses the write, or sees a write that it should not see.
     """
 
     stale: Mapping[_Place, Labels]
-    """Maps (tag path of an operation, id of the instruction that computes it) to the writes whose bytes it misses, as
-    bits (see `LabelSpace.bits_of`). `clobbered` maps it to the writes whose bytes it sees and should not see.
+    """Maps (tag path of an operation, id of the instruction that computes the operation) to the writes that the
+    operation misses, as bits (see `LabelSpace.bits_of`).
     """
     clobbered: Mapping[_Place, Labels]
+    """Maps the same keys to the writes that the operation sees and should not see."""
     outputs: Mapping[str, frozenset[int]]
     """Maps the name of an output to the indices of the hidden writes about which the output's direct dependence sets
     are wrong.
@@ -85,8 +86,8 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a
-    write whose bytes nobody reads wrongly).
+    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a write
+    whose bytes every reader reads correctly).
     """
     wrong: defaultdict[_Place, Labels] = defaultdict(int)
     for one in differing:

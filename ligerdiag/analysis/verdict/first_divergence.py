@@ -55,7 +55,7 @@ class WrongRead:
     occurrence: Occurrence
     place: Place
     operand: int | None
-    """operand_number of the reader through which it gets the wrong value; None if unknown."""
+    """Number of the reader's operand through which it gets the wrong value; None if unknown."""
     rank: int
     """0 if this is the first operation that the reader computes and that is wrong about this write, 1 for the second,
     and so on. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.

@@ -40,8 +40,9 @@ class MergedUses:
         object.__setattr__(self, "_twins", find_twins(self.provenance.evaluator.program))
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Returns the wrong instructions without those hidden writes about which an instruction is right for each
-        operation for which it is used, and without the instructions that are then right.
+        """Returns the instructions that are still wrong if only the operations for which they are used count. A hidden
+        write is removed from an instruction if the instruction is right about it for each of these operations. An
+        instruction without hidden writes is left out.
         """
         return tuple([one for one in map(self._refine, differing) if one.stale or one.clobbered])
 

@@ -64,7 +64,7 @@ UNSEEN: OperandEdge = (), -1
 
 @dataclass(frozen=True, eq=False)
 class OperandProvenance:
-    """Finds out which operations of the program the operands of optimized instructions are."""
+    """Finds out which operation of the program computes each operand of an optimized instruction."""
 
     intended: Intended
     actual: Actual

@@ -44,8 +44,8 @@ from ligerdiag.hlo.module import TagPath
 
 
 class TwinJudge(Protocol):
-    """Decides whether the instruction that computes a wrong operation is right or wrong for the operation's twins, the
-    other operations that XLA computes by the same instruction.
+    """Decides whether an instruction that is wrong for one operation is right for its twins, the other operations that XLA
+    computes by the same instruction.
     """
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
@@ -66,7 +66,7 @@ MARKS = 4096
 ROUNDS = 6
 """Largest number of evaluations in which questions about several operations are split."""
 NO_KERNEL = -1
-"""Replaces the index of a hidden write if no kernel's write ends the mark."""
+"""The value of `WrongAbout.write` if no kernel's write ends the mark."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

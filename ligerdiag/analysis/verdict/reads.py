@@ -170,7 +170,7 @@ class _Read:
     operations: tuple[HloInstruction, ...]
     """The operations that read the value: the reader itself, or, if it is a fusion, operations inside it."""
     operand: int | None
-    """operand_number of the reader that holds the value; None if the reader computes the value again."""
+    """Number of the reader's operand that holds the value; None if the reader computes the value again."""
     origin: Origin
     outputs: tuple[str, ...]
     """The program's outputs that are computed from the reader's result."""

@@ -48,7 +48,7 @@ class BackwardSlices:
     """Finds the entry parameters of one module from which given values are computed."""
 
     def __init__(self, module: HloModule, overwriting: Iterable[tuple[HloInstruction, int]]) -> None:
-        """Prepares the search in a module. overwriting: (kernel call, operand_number) of each hidden write."""
+        """Prepares the search in a module. overwriting: (kernel call, number of the operand) of each hidden write."""
         self._module = module
         self._flow = Dataflow(module, _MADE_FROM)
         self._overwritten: defaultdict[int, list[tuple[ShapeIndex, HloInstruction]]] = defaultdict(list)

@@ -297,8 +297,8 @@ class ReadCause(StrEnum):
 
     @property
     def is_of_outputs(self) -> bool:
-        """Whether the verdict on the read was derived from an output that is wrong, or right by luck: true for BLAMED
-        and DIVERGES_FIRST.
+        """Returns whether the verdict on the read was derived from an output that is wrong, or right by luck: true for
+        BLAMED and DIVERGES_FIRST.
         """
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
 

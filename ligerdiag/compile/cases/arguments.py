@@ -245,7 +245,7 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 def parse_dtype(name: str) -> Any:
     """Returns the dtype of this name, which may be that of typed random keys, such as `key<fry>`. Raises TypeError if
-    there is none, InputError for the keys of a generator that does not come with JAX.
+    no dtype has this name, and InputError for the keys of a generator that does not come with JAX.
     """
     if not is_key(name):
         return jnp.dtype(name)

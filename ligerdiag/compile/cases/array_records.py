@@ -50,7 +50,7 @@ class ArrayRecord:
 
 
 def is_array(value: Any) -> bool:
-    """Whether the value is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
+    """Returns whether the value is an array of NumPy or JAX, or a `jax.ShapeDtypeStruct`."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     library: Any = sys.modules.get("jax")
@@ -99,7 +99,7 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
 
 
 def is_key(dtype: str) -> bool:
-    """Whether this is the name of a dtype of typed random keys, such as `key<fry>`."""
+    """Returns whether this is the name of a dtype of typed random keys, such as `key<fry>`."""
     return dtype.startswith("key<")
 
 

@@ -31,7 +31,7 @@ _GENERATED = "__create_fn__."
 
 
 def find_cell_text(code: CodeType) -> str | None:
-    """Returns the source of the text that the code is a part of; empty if nobody has it, None if the code is in a file
+    """Returns the source of the text that the code is a part of; empty if it is unknown, None if the code is in a file
     or is not the user's.
     """
     file = code.co_filename

@@ -1,4 +1,4 @@
-"""A program that `jax.export` has exported, as a function that a worker can trace like any other.
+"""Represents a program that `jax.export` has exported as a function, which a worker can trace like any other.
 
 The exported StableHLO is called from the traced function, so its operations get tags, and XLA compiles it for the target.
 It is the program as written here: a kernel call that JAX dropped before the export is in no report.
@@ -68,8 +68,8 @@ def is_exported(value: Any) -> bool:
 def refuse_other_gpu(targets: Sequence[str], kind: str, origin: str) -> None:
     """Raises InputError if one of the targets is not an NVIDIA GPU.
 
-    kind: words for the program, such as "an exported program". origin: the relative
-    clause after "check the function" in the message, such as "that `step` was exported from".
+    kind: the kind of program for the message, such as "an exported program". origin: the relative clause after "check the
+    function" in the message, such as "that `step` was exported from".
     """
     other = _find_other_gpu(targets)
     if other:

@@ -44,7 +44,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDescription:
-    """A target's description as far as this XLA knows its fields."""
+    """A target's description without the fields that this version of XLA does not know."""
 
     text: str
     """The description; unchanged, with its comments, if XLA knows all fields."""

@@ -33,7 +33,7 @@ class _TextLoader(SourceFileLoader):
 
 
 class PatchedFiles(MetaPathFinder):
-    """Finds the patched files of a source; other modules are left to the usual finders."""
+    """An import finder for the patched files of a source; other modules are left to the usual finders."""
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
@@ -77,4 +77,4 @@ class PatchedFiles(MetaPathFinder):
 
 
 PATCHED_FILES = PatchedFiles()
-"""The finder of this process: Python's list of finders is one for the whole process, too."""
+"""The finder of this process, of which there is only one, since Python's list of finders belongs to the whole process."""

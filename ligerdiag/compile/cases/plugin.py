@@ -1,5 +1,5 @@
-"""JAX's plugin in a worker: whether the environment has that for CUDA or that for ROCm, and the preparations that the
-plugin for ROCm needs to be registered on a machine without ROCm and without an AMD GPU.
+"""Finds out whether a worker's environment has JAX's plugin for CUDA or that for ROCm, and prepares a process so that the
+plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
 (`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions that

@@ -22,7 +22,7 @@ IN, OUT = "in_shardings", "out_shardings"
 
 
 def has_shardings(jitted: Any) -> bool:
-    """Whether the `jax.jit` of this function was given shardings."""
+    """Returns whether the `jax.jit` of this function was given shardings."""
     return any(not _is_open(leaf) for name in (IN, OUT) for leaf in _list_leaves(jitted, name))
 
 

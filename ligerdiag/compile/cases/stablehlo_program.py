@@ -1,4 +1,4 @@
-"""A StableHLO module as a program that a worker compiles: read from a file, or taken from a `jax.stages.Lowered`.
+"""Represents a StableHLO module, read from a file or taken from a `jax.stages.Lowered`, as a program that a worker compiles.
 
 JAX lowers a frame, a function with the same arguments and results that computes nothing; then the operations of the
 module replace those of the frame. So JAX gives the frame devices, shardings and options of the compile, and XLA gets the

@@ -161,7 +161,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def add_flags(request: CompileRequest, case: Case) -> CompileRequest:
-    """Returns the request with the case's own flags of XLA; a flag that the request has already counts."""
+    """Returns the request with the case's own flags of XLA; a flag that the request has already is kept."""
     return replace(request, flags={**case.xla_flags, **request.flags}) if case.xla_flags else request
 
 

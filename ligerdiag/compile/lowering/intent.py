@@ -176,14 +176,15 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Whether the program needs a second trace with snapshots (copies that keep the intended version of a value): a
-        kernel may overwrite a value that is saved, or JAX may lose a kernel call in a `shard_map` that it builds again.
+        """Returns whether the program needs a second trace with snapshots (copies that keep the intended version of a
+        value): a kernel may overwrite a value that is saved, or JAX may lose a kernel call in a `shard_map` that it builds
+        again.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
-        """Whether snapshots are inserted into this trace; otherwise it only takes notes."""
+        """Returns whether snapshots are inserted into this trace; otherwise it only takes notes."""
         return self.forms is not None
 
     def note_kernel(self, operands: Sequence[Any]) -> None:

@@ -111,7 +111,7 @@ class Saver(Protocol):
 
     @property
     def is_marked(self) -> bool:
-        """Whether snapshots are inserted into this trace."""
+        """Returns whether snapshots are inserted into this trace."""
         ...
 
     def copies(self, form: Form) -> bool:
@@ -362,7 +362,7 @@ def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
 
 
 def has_kernels(jaxpr: Any) -> bool:
-    """Whether the jaxpr, which was traced inside `keep_calls`, calls a kernel."""
+    """Returns whether the jaxpr, which was traced inside `keep_calls`, calls a kernel."""
     return WRITES in jaxpr.effects
 
 

@@ -113,8 +113,8 @@ def _import_first(*names: str) -> Any:
 
 
 def is_reference(aval: Any) -> bool:
-    """Whether the type is that of a Ref. XLA gets the contents of a Ref as an operand, and returns the new contents as
-    one more output.
+    """Returns whether the type is that of a Ref. XLA gets the contents of a Ref as an operand, and returns the new contents
+    as one more output.
     """
     return hasattr(aval, "inner_aval")
 

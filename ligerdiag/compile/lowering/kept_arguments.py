@@ -1,4 +1,4 @@
-"""The arguments that JAX keeps, and the form in which ligerdiag compiles a function.
+"""Finds the arguments that JAX keeps, and defines the form in which ligerdiag compiles a function.
 
 `jax.jit` drops the arguments that its function never reads, unless it has `keep_unused=True`, and pairs only the others
 with outputs if they are donated. ligerdiag needs all arguments as parameters: the program as written (see `intent`) may
@@ -43,8 +43,8 @@ class JitForm:
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns the form in which only those of the donated arrays are donated whose numbers are in `kept`. names: of all
-        arrays.
+        """Returns the form in which only those of the donated arrays are donated whose numbers are in `kept`. names: the
+        names of all arrays.
         """
         library: Any = jax
         leaves, structure = library.tree.flatten(self.specs)
@@ -61,8 +61,8 @@ class JitForm:
 
 
 def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
-    """Returns the form in which all donated arguments of the case are donated. specs: of the arguments. Raises InputError
-    if the case donates a part of an argument.
+    """Returns the form in which all donated arguments of the case are donated. specs: the types of the arguments. Raises
+    InputError if the case donates a part of an argument.
 
     A StableHLO module says itself what it donates, and over what it splits its arguments and results.
     """
@@ -76,7 +76,9 @@ def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
 
 
 def list_donated(specs: Sequence[Any], positions: Collection[int]) -> tuple[int, ...]:
-    """Returns the numbers of the donated arrays among all arrays of the arguments. positions: of the donated arguments."""
+    """Returns the numbers of the donated arrays among all arrays of the arguments. positions: the positions of the donated
+    arguments.
+    """
     found, number = list[int](), 0
     for position, argument in enumerate(specs):
         count = len(jax.tree.leaves(argument))

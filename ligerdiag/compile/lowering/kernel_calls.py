@@ -70,8 +70,8 @@ class LoweredCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Whether the custom call comes from this call of the user's code: both have the same name or, if one of them
-        has no name, the same lines and kernel.
+        """Returns whether the custom call comes from this call of the user's code: both have the same name or, if one of
+        them has no name, the same lines and kernel.
         """
         if self.name and call.name:
             return self.name == call.name
@@ -81,8 +81,8 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name, or
-        contains no Triton IR as text, so that the name cannot be compared.
+        """Returns whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name,
+        or contains no Triton IR as text, so that the name cannot be compared.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
@@ -229,7 +229,7 @@ def _is_bind_of(bind: TracedCall, call: TracedCall) -> bool:
 
 
 def has_partitioned(closed: Any) -> bool:
-    """Whether the closed jaxpr or one of its sub-programs calls a `custom_partitioning`."""
+    """Returns whether the closed jaxpr or one of its sub-programs calls a `custom_partitioning`."""
     jaxprs = _walk_jaxprs(closed.jaxpr, set())
     return any(equation.primitive.name == "custom_partitioning" for jaxpr in jaxprs for equation in jaxpr.eqns)
 
@@ -320,8 +320,8 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
-    """Returns the custom call to which JAX lowers a call of this primitive on operands of these types, without the rest
-    of the program; None if that fails, with the traceback in the log.
+    """Returns the custom call to which JAX lowers one call of this primitive on operands of these types, outside of the
+    program; None if that fails, with the traceback in the log.
     """
     try:
         library: Any = jax

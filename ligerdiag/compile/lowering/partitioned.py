@@ -93,7 +93,7 @@ class FunctionStep:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """The properties in which two calls of one kernel must agree, so that they count as the same call."""
+        """Returns the properties in which two calls of one kernel must agree, so that they count as the same call."""
         return (self.key[1], *self.key[3:], self.calls is None)
 
 

@@ -457,7 +457,9 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Whether the program creates a Ref in any of its functions; kernels, which have Refs of their own, do not count."""
+    """Returns whether the program creates a Ref in any of its functions; kernels, which have Refs of their own, do not
+    count.
+    """
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))

@@ -292,8 +292,8 @@ class AliasedStorage:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Whether the operation is a custom call that may launch a kernel: any custom call except those that only instruct
-    XLA's partitioner.
+    """Returns whether the operation is a custom call that may launch a kernel: any custom call except those that only
+    instruct XLA's partitioner.
     """
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 

@@ -69,7 +69,7 @@ class TracedCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Whether both are the same call of the user's code: they have the same name or, if one of them has no name,
+        """Returns whether both are the same call of the user's code: they have the same name or, if one of them has no name,
         the same kernel and lines.
         """
         if self.name and other.name:
@@ -172,7 +172,7 @@ class Bind:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether JAX uses a differentiation rule instead of the function in which the kernel call happened."""
+        """Returns whether JAX uses a differentiation rule instead of the function in which the kernel call happened."""
         return any(call.replaced for call in self.rule_calls)
 
 

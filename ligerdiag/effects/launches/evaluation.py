@@ -40,7 +40,7 @@ from ligerdiag.effects.pointer_edges import FIRST_OPERAND_ACCESS, find_dead_load
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 
 DEPTH = 64
-"""The most nested calls, and the most blocks of one function on one path, that are followed."""
+"""Largest depth of nested calls, and largest number of blocks on one path through a function, that are followed."""
 
 
 class NotFollowedError(Exception):
@@ -91,7 +91,7 @@ class Evaluation:
         self._dead: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
-        """Follows the kernel's function `entry` with all programs of the launch."""
+        """Follows the kernel's function `entry` for all programs of the launch."""
         self._demand.entry = entry
         self._call(self._module.functions[entry], arguments, np.ones(self._place.programs, bool), 0)
 

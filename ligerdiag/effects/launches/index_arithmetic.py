@@ -254,7 +254,7 @@ def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
     """Returns the addresses of a block's elements and the mask of those that are accessed, which is Unknown if it cannot
-    be computed; None if the addresses are unknown.
+    be computed; returns None if the addresses are unknown.
 
     pointer: a block pointer or a descriptor. offsets: the block's position, per dimension. checked: dimensions in which
     elements outside the tensor are skipped. width: bytes of an element; the result is None without it.

@@ -27,7 +27,7 @@ COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "
 
 
 def ceil_divide(a: IndexArray, b: IndexArray) -> IndexArray:
-    """Returns a / b, rounded up."""
+    """Returns a / b rounded up, element by element."""
     return -((-a) // b)
 
 

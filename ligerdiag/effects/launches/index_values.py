@@ -48,8 +48,8 @@ class Budget:
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
-        """Subtracts one operation on this many elements from the budget; raises TooManyElementsError or TooLargeError
-        if it is exceeded.
+        """Subtracts one operation on this many elements from the budget. Raises TooManyElementsError if one array is too
+        large, TooLargeError if the budget is exceeded.
         """
         if elements > self._array:
             raise TooManyElementsError

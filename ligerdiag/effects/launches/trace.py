@@ -91,7 +91,7 @@ def compute_demand(
     """Returns the values of a function that must be followed.
 
     reaches: whether the addresses of a memory operation are needed. is_silent: whether the function with this name
-    accesses no memory. is_entry: whether the function is the one that is launched, whose results nobody uses.
+    accesses no memory. is_entry: whether the function is the one that is launched, whose results are not used.
     """
     sources = _collect_sources(function)
     wanted: set[int] = set()
@@ -193,8 +193,8 @@ class BufferTrace:
     )
     """Sure reads outside atomic operations, each with its time and source line. Times count the recorded operations."""
     watches_old: bool = False
-    """Whether to look for reads of contents from before the launch; only then are `old_read`, `blind_write`, `update`
-    and `first_read` recorded.
+    """Whether the evaluation looks for reads of contents from before the launch; only then are `old_read`, `blind_write`,
+    `update` and `first_read` recorded.
     """
     old_read: list[tuple[ByteRuns, OldRead]] = field(default_factory=list[tuple[ByteRuns, OldRead]])
     """Sure reads of bytes that the same program cannot have written before."""

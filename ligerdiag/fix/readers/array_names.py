@@ -1,8 +1,8 @@
-"""The other names of an array that a kernel overwrites: `saved = r`, `pair = (r, w)`, `r = self.r`.
+"""Finds the other names of an array that a kernel overwrites: `saved = r`, `pair = (r, w)`, `r = self.r`.
 
-The author of a hidden write means every name of the array to see the new contents. Once the write is declared, only the
-names that are assigned again do. So a change assigns to every plain variable that certainly holds the array and is read
-later, and it is refused if anything else may hold the array and may be read later.
+The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only the
+names that are assigned again have them. So a change assigns to every plain variable that certainly holds the array and is
+read later, and it is refused if anything else may hold the array and may be read later.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from ligerdiag.fix.readers.name_scopes import (
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 NOWHERE = "_"
-"""The name of a value that nobody reads."""
+"""The variable name for a value that is never read."""
 
 _IDENTITIES = frozenset({"asarray", "stop_gradient", "optimization_barrier"})
 """Functions that may return their argument itself."""
@@ -40,20 +40,20 @@ _OBJECTS = frozenset({"self", "cls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContents:
-    """Where the new contents of an overwritten array go, in the function of a call."""
+    """The variables that have to get the new contents of an overwritten array, in the function of a call."""
 
     name: str = NOWHERE
-    """The variable that gets them from the call; `NOWHERE` if nobody reads them there."""
+    """The variable to which the call's result is assigned; `NOWHERE` if the function does not read it."""
     followers: tuple[str, ...] = ()
-    """Other variables that get them, by an assignment after the call."""
+    """Other variables to which an assignment after the call gives the new contents."""
     parameters: tuple[str, ...] = ()
     """Parameters of the function that hold the array, so that callers may read it."""
     containers: tuple[str, ...] = ()
-    """Parameters whose parts hold the array."""
+    """Parameters of which a part, such as an element, holds the array."""
 
     @property
     def after(self) -> list[str]:
-        """Source lines to put after the call."""
+        """Returns the source lines to put after the call."""
         return [f"{one} = {self.name}" for one in self.followers]
 
 
@@ -75,8 +75,8 @@ class _Holder:
 def plan_new_contents(
     file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, hands_up: bool
 ) -> NewContents:
-    """Returns where the new contents of the argument `value` of a call have to go. Raises CannotFixError if something that
-    cannot be assigned may hold the array and be read later.
+    """Returns the variables that have to get the new contents of the argument `value` of a call. Raises CannotFixError if
+    something that cannot be assigned may hold the array and be read later.
 
     writer: name of the function that overwrites the array, for messages. hands_up: whether the function of the call
     returns the new contents of its parameters as well.

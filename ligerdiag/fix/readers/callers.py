@@ -1,4 +1,6 @@
-"""The callers of a function in the user's project, and which of them may read an array that it overwrites."""
+"""Finds the callers of a function in the user's project, and those among them that may read an array that the function
+overwrites.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +15,9 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
 class UnreachedCallerError(CannotFixError):
-    """Raised if a caller may read the old contents: a change that also gives callers the new ones may help."""
+    """Raised if a caller would still read the old contents. A change that also returns the new contents to
+    callers may help.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +28,7 @@ class Handed:
     function: cst.FunctionDef
     parameters: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
-    """Parameters of which a part is that array."""
+    """Parameters of which a part, such as an element, is that array."""
 
 
 def list_own_parameters(function: cst.FunctionDef) -> list[str]:
@@ -34,7 +38,7 @@ def list_own_parameters(function: cst.FunctionDef) -> list[str]:
 
 
 def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
-    """Returns the name of a function, with that of its class in front if it is a method."""
+    """Returns the name of a function, preceded by that of its class if it is a method: `Model.step`."""
     owner = next((one for one in file.list_parents(function) if isinstance(one, cst.ClassDef | cst.FunctionDef)), None)
     name = function.name.value
     return f"{owner.name.value}.{name}" if isinstance(owner, cst.ClassDef) else name
@@ -58,8 +62,8 @@ def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> 
 
 
 def find_reader(project: Project, handed: Handed, depth: int) -> str:
-    """Returns why a caller of the function, or at most `depth` callers further up, may read the old contents; empty if
-    none does.
+    """Returns the reason why a caller of the function, or one of at most `depth` callers further up, may read the old
+    contents; empty if none does.
     """
     name = name_function(handed.file, handed.function)
     for caller in list_callers(project, handed.file, handed.function):
@@ -98,7 +102,9 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
 
 
 def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[Caller]:
-    """Returns each use of a function in the project once: its calls, and where it is passed on."""
+    """Returns each use of a function in the project once: each call, and each place where the function is
+    passed as a value.
+    """
     owner = find_owner(home, function)
     if owner is None:
         found = list_function_callers(project, home, function)
@@ -108,7 +114,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
-    """Returns the places that may call a function in a way that the source does not show."""
+    """Returns the places that may call the function in a way that the source does not show, such as through `getattr`."""
     owner = find_owner(home, function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:
@@ -117,7 +123,9 @@ def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -
 
 
 def changes_results(decorator: cst.Decorator) -> bool:
-    """Returns whether a decorator may give the results of a function a meaning, or a caller another form of them."""
+    """Returns whether a decorator may change the results of a function, or interpret them, so that additional results would
+    break it.
+    """
     value = decorator.decorator
     if isinstance(value, cst.Call):
         if get_name(value.func) == "partial" and value.args:

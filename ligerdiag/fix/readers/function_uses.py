@@ -1,7 +1,9 @@
-"""The uses of a function by its name: its calls, through imports, other names and `jax.jit`, and where it is passed on.
+"""Finds the uses of a function by its name: its calls (also through imports, other names and `jax.jit`), and the places
+where it is passed as a value.
 
 Every place that reads the name is a call, another name that is followed, or a use as a value, which is a caller without a
-call. Places that reach the function by a text, as `getattr` does, are listed apart: nobody can tell whether they do.
+call. Places that may name the function in a string, as `getattr` does, are listed separately, because it cannot be decided
+whether they refer to it.
 """
 
 import re
@@ -25,18 +27,18 @@ _IMPORTS_BY_TEXT = r"(?:import_module|__import__|run_path|run_module|spec_from_f
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Caller:
-    """A call of a function, or another use of it."""
+    """A call of a function, or a place where the function is used as a value."""
 
     file: SourceFile
     node: cst.CSTNode
     call: cst.Call | None
-    """The call; None if the function is passed on."""
+    """The call; None if the function is passed as a value."""
     first: int = 0
     """Position of the parameter that gets the first positional argument: 1 for a method of an object."""
 
 
 def list_function_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> Iterator[Caller]:
-    """Yields each use of a function that is no method, perhaps several times."""
+    """Yields each use of a function that is not a method. A use may be yielded several times."""
     variable = find_variable(home, function.name, function.name.value)
     seen = set[cst.CSTNode]()
     for node in variable.reads:
@@ -54,9 +56,9 @@ def _list_importers(project: Project, home: SourceFile, name: str, seen: set[cst
 def list_imported_uses(
     project: Project, home: SourceFile, name: str, seen: set[tuple[SourceFile, str]]
 ) -> Iterator[tuple[SourceFile, cst.CSTNode]]:
-    """Yields (file, expression) for each expression of another file that means the name `name` of the module `home`.
+    """Yields (file, expression) for each expression in another file that refers to the name `name` of the module `home`.
 
-    seen: the names that have been followed already; those that are followed are added.
+    seen: the names that have been followed already; the function adds those that it follows.
     """
     if (home, name) in seen:
         return
@@ -111,8 +113,8 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the calls that an expression that means a function leads to. seen: the assignments that were followed; those
-    that are followed are added. first: as in `Caller`.
+    """Yields the uses that result from an expression which refers to a function: its calls, also through assignments of it.
+    seen: the assignments that have been followed already; the function adds those that it follows. first: as in `Caller`.
     """
     parent = next(file.list_parents(node))
     if isinstance(parent, cst.Call) and parent.func is node:
@@ -146,7 +148,7 @@ def _gives_form(call: cst.Call) -> bool:
 
 
 def list_texts_that_name(project: Project, name: str, home: SourceFile) -> Iterator[str]:
-    """Yields the places that may reach a function or method by a text: `getattr(module, "f")`, `import_module("m")`."""
+    """Yields the places that may refer to a function or method by a string: `getattr(module, "f")`, `import_module("m")`."""
     module = home.path.stem if home.path.stem != "__init__" else home.path.parent.name
     by_text = re.compile(rf"(?:{_BY_TEXT})[^\n]*[\"'](?:[\w.]*\.)?{re.escape(name)}[\"']")
     imports = re.compile(rf"{_IMPORTS_BY_TEXT}[^\n]*[\"'](?:[\w./]*[./])?{re.escape(module)}(?:\.py)?[\"']")

@@ -1,7 +1,7 @@
-"""The uses of a method: on objects of its class and of the classes that derive from it, by `self`, by `super()`.
+"""Finds the uses of a method on objects of its class and of derived classes, also through `self` and `super()`.
 
-An object is known if a name is assigned what the class made, or is annotated with the class. An attribute of the method's
-name on any other object may be the method: these are listed apart.
+The class of an object is known if the object is made by calling the class, or if its variable is annotated with the class.
+An attribute with the method's name on any other object may be the method; such places are listed separately.
 """
 
 import re
@@ -29,8 +29,8 @@ def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | No
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project, above or below that of the method, that has another method of this name; None if
-    there is none.
+    """Returns a class of the project, a base class of the method's class or one derived from it, that has another method of
+    this name; None if there is none.
     """
     owner = find_owner(home, function)
     if owner is None:
@@ -89,7 +89,7 @@ def _list_names(project: Project, file: SourceFile, one: Class) -> set[str]:
 def list_method_callers(
     project: Project, home: SourceFile, owner: cst.ClassDef, method: cst.FunctionDef
 ) -> Iterator[Caller]:
-    """Yields each use of a method on objects that are known to be of its class, perhaps several times."""
+    """Yields each use of a method on objects that are known to be of its class. A use may be yielded several times."""
     name = method.name.value
     first = 0 if any(get_name(one.decorator) == "staticmethod" for one in method.decorators) else 1
     seen = set[cst.CSTNode]()
@@ -236,7 +236,7 @@ def _list_blocks(file: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def list_unknown_receivers(
     project: Project, home: SourceFile, owner: cst.ClassDef, method: cst.FunctionDef
 ) -> Iterator[str]:
-    """Yields the attributes of the method's name on objects of unknown classes, with their places. For `__call__`, these
+    """Yields the places that use an attribute with the method's name on an object of unknown class. For `__call__`, these
     are the calls of attributes that elsewhere hold a known object.
     """
     name = method.name.value

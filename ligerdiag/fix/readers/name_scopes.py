@@ -1,7 +1,7 @@
-"""The variables of a file: in which function a name belongs, where it is read and bound, and whether it is read after a
-call.
+"""Resolves the variables of a file: the function that a name belongs to, where the name is read and bound, and whether it is
+read after a call.
 
-Control flow is followed block by block. Where it is not clear, a read counts as one that comes after the call.
+Control flow is followed block by block. In case of doubt, a read counts as one after the call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ class _Use(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SourceVariable:
-    """A name as one function, or the module, means it."""
+    """A variable of one function, or of the module: a name with all of its uses in that scope."""
 
     name: str
     scope: Scope
     reads: tuple[cst.Name, ...]
     bindings: tuple[cst.Name, ...]
-    """Where it gets a value, the parameter included."""
+    """The places where the variable gets a value, including a parameter's declaration."""
 
     @property
     def is_global(self) -> bool:
@@ -43,7 +43,7 @@ class SourceVariable:
 
 
 def find_variable(file: SourceFile, node: cst.CSTNode, name: str) -> SourceVariable:
-    """Returns the variable that `name` means where `node` is."""
+    """Returns the variable to which `name` refers at `node`."""
     scope = _find_scope(file, node, name)
     reads: list[cst.Name] = []
     bindings: list[cst.Name] = []
@@ -70,7 +70,7 @@ def _is_parameter(file: SourceFile, binding: cst.Name) -> bool:
 
 
 def list_assignments(file: SourceFile, variable: SourceVariable) -> list[cst.Name]:
-    """Returns where the variable gets a value, other than as a parameter."""
+    """Returns the places that assign a value to the variable, without the declaration of a parameter."""
     return [one for one in variable.bindings if not _is_parameter(file, one)]
 
 
@@ -267,7 +267,9 @@ def _is_in_nested_scope(file: SourceFile, node: cst.CSTNode, variable: SourceVar
 
 
 def is_before(file: SourceFile, node: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Returns whether a node may be evaluated before a call: it is above it, or in a loop or a function around it."""
+    """Returns whether a node may be evaluated before a call: the node is above the call, or in a loop or a function that
+    contains both.
+    """
     if file.get_lines(node)[0] < file.get_lines(_find_statement(file, call))[0]:
         return True
     around = set(file.list_parents(node))
@@ -275,7 +277,9 @@ def is_before(file: SourceFile, node: cst.CSTNode, call: cst.CSTNode) -> bool:
 
 
 def dominates(file: SourceFile, earlier: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Returns whether a statement always runs before a call: it is above it, in the same block or one around it."""
+    """Returns whether a statement always runs before a call: the statement is above the call, in the same block or one
+    around it.
+    """
     block = next((one for one in file.list_parents(earlier) if isinstance(one, cst.IndentedBlock | cst.Module)), None)
     around = list(file.list_parents(call))
     if block is None or not any(one is block for one in around):
@@ -290,8 +294,9 @@ _LOOP_CALLS = frozenset({"scan", "while_loop", "fori_loop", "associative_scan"})
 
 
 def find_unpacking(file: SourceFile, whole: SourceVariable, part: SourceVariable) -> cst.CSTNode | None:
-    """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`: the other
-    names that the statement assigns are other arrays. None if there is none, or if two parts may be one array.
+    """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`. The other
+    names that the statement assigns are then other arrays. Returns None if there is no such statement, or if two parts may
+    be the same array.
     """
     if not _is_carried(file, whole):
         return None
@@ -333,7 +338,7 @@ def _is_body(file: SourceFile, function: Scope) -> bool:
 
 
 def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
-    """Returns whether a function is an argument of a JAX loop or of a `Case`, which call it with arrays of their own."""
+    """Returns whether a function is an argument of a JAX loop or of a `Case`, which call it with new arrays."""
     return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
 
 

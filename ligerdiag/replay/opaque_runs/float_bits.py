@@ -85,8 +85,8 @@ def find_order_keys(computation: HloComputation) -> frozenset[int]:
 
 
 def widen_word(word: Array) -> Array:
-    """Returns the constants that take the place of an integer's 0, -1, MAX, MIN, or number of bits less one, where the
-    integer has become one of 64 bits.
+    """Returns the 64-bit constants that replace an integer constant in the widened module. The constant's elements are 0,
+    -1, MAX or MIN, or all are the type's number of bits less one; the results are the same for 64 bits.
     """
     wide = np.dtype(f"{word.dtype.kind}8")
     if word.size and (word == _count_bits(word.dtype) - 1).all():

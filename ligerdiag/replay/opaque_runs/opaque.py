@@ -130,7 +130,7 @@ class OpaqueRunner:
     isolated: bool = False
     """Whether calls leave an operand unchanged, unless an output shares its bytes."""
     salt: str = ""
-    """Equal functions with another salt are other functions."""
+    """Text that selects the set of functions: with another salt, every call gets another function."""
     signed: bool = False
     """Whether the values have both signs."""
 

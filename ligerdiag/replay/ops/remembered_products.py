@@ -5,9 +5,9 @@ found again by the contents of its operands and by the way in which they lie in 
 same bits. Contents are kept as flat bytes, in the operand's own dtype. So an array, its transpose and a view of it as a
 batch of matrices are kept once.
 
-If memory runs out, the product goes whose multiplications are fewest for its bytes, and among equals the one that was
-used longest ago (GreedyDual-Size, Cao and Irani 1997): each use gives a product a worth of its multiplications per byte
-above the worth of the product that was forgotten last.
+If memory runs out, the product with the fewest multiplications per byte is forgotten, and among equals the one that was used
+longest ago (GreedyDual-Size, Cao and Irani 1997): each use gives a product a worth of its multiplications per byte above the
+worth of the product that was forgotten last.
 """
 
 from collections.abc import Iterator

@@ -29,23 +29,23 @@ class NotCoveredError(LigerdiagError):
 
 
 class Scope(Protocol):
-    """Interface through which the function that computes an instruction sees the rest of the program: module, device,
-    and computations that it calls.
+    """Interface through which the function that computes an instruction uses the rest of the program: its module, its
+    device, and the computations that it calls.
     """
 
     @property
     def module(self) -> HloModule:
-        """The module, so that an opcode can recognise a computation that it calls, such as an addition."""
+        """Returns the module, so that an opcode can recognise a computation that it calls, such as an addition."""
         ...
 
     @property
     def partition(self) -> int:
-        """Number of the device that runs the instruction, 0-based."""
+        """Returns the number of the device that runs the instruction, 0-based."""
         ...
 
     @property
     def multiply(self) -> "Multiply":
-        """The function that computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
+        """Returns the function that computes float[batch, m, k] x float[batch, k, n] in a dtype that BLAS supports."""
         ...
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:

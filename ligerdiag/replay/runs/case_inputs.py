@@ -1,4 +1,4 @@
-"""Computes the arguments of a case, and the outputs of its reference function, with JAX on the CPU."""
+"""Computes the arguments of a case and the outputs of its reference function, with JAX on the CPU."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -65,7 +65,7 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """The largest relative difference in any buffer, whether an operand in `racing` explains it or not."""
+        """Returns the largest relative difference in any buffer, whether an operand in `racing` explains it or not."""
         return max((self.order, *self.racing.values()))
 
 

@@ -57,7 +57,7 @@ class Launch:
 
     @property
     def programs(self) -> int:
-        """Number of programs of the grid."""
+        """Returns the number of programs of the grid."""
         return prod(self.grid)
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:

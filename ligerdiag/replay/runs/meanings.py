@@ -1,4 +1,4 @@
-"""Runs two programs in program order on the same numbers, and compares their outputs."""
+"""Runs two programs in program order on the same arguments, and compares their outputs."""
 
 import math
 import time
@@ -26,7 +26,7 @@ class Differences:
     """The differences between the outputs of two programs."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference, the greatest of all sets of arguments; NaN if only one of the two is
+    """From output name to the largest relative difference over all sets of arguments; NaN if only one of the two outputs is
     finite.
     """
     different: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class Differences:
 def compare_programs(
     first: Programs, changed: Programs, draws: Iterable[DrawArguments], modules: Mapping[str, Path]
 ) -> Differences:
-    """Returns the differences on sets of arguments, up to the first set that shows one; on the first set alone, if that
-    takes long. modules: as in `KernelRunner`. Raises NotCoveredError.
+    """Returns the differences between two programs on several sets of arguments. Stops at the first set that shows a
+    difference, and after the first set if that takes long. modules: as in `KernelRunner`. Raises NotCoveredError.
     """
     start, found = time.monotonic(), list[Differences]()
     for draw in draws:

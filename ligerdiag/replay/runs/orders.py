@@ -105,8 +105,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of a leaf in memory order, a view of its bytes. Raises ArtifactError if the leaf has no
-        bytes yet.
+        """Returns the elements of a leaf of the instruction's value in memory order, as a view of its bytes. Raises
+        ArtifactError if the leaf has no bytes yet.
         """
         view = self.view(instruction, index, shape)
         found = self.find(instruction, index)

@@ -59,11 +59,13 @@ def needs_rounding(numbers: OutputNumbers) -> bool:
 def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: float) -> OutputNumbers:
     """Returns the numbers of an output of which `needs_rounding` holds, corrected by the measured roundings.
 
-    If the intended and the stale values agree, these are `widened`, undecided where so wide a tolerance proves nothing.
-    If a hidden write changes the output, it may also cause the error: the output stays as it is unless the roundings
-    alone reach the error and the whole value, as in a sum that is zero but for roundings; it is undecided then, never
-    fresh. widened: the numbers of the same output, compared with the
-    measured tolerance. tolerance: the tolerance of the dtypes.
+    If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
+    nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
+    unchanged, unless the roundings alone are as large as the error and as the whole value (as in a sum that is zero but
+    for roundings). In that case the result is undecided, never fresh.
+
+    widened: the numbers of the same output, compared with the measured tolerance. tolerance: the tolerance of the
+    dtypes.
     """
     if not _is_reached(numbers):
         return demote_imprecise(widened, tolerance)

@@ -1,7 +1,7 @@
 """Runs the schedule as the GPU does, on numbers: instruction by instruction, on the bytes of the buffer assignment.
 
 Each BufferAllocation is one array of bytes, and each value a view of it, at the value's offset and in its layout. So
-sharing, donation and updates in place happen by themselves: two values that XLA put into the same bytes are the same
+sharing, donation and updates in place need no special treatment: two values that XLA put into the same bytes are the same
 bytes. Fresh memory has all bits set, which is NaN in every floating point dtype.
 
 - All devices run in lockstep: each instruction runs on all of them before the next one.

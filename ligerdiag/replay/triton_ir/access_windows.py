@@ -79,7 +79,7 @@ class Box:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no program accesses any element."""
+        """Returns whether no program accesses any element."""
         return (self.programs is not None and not self.programs.size) or 0 in self.counts
 
 

@@ -130,7 +130,7 @@ def _accumulate_stops(runs: Runs, group: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """The runs of bytes that some programs accessed, by kind of access."""
+    """The runs of bytes that a group of programs accessed, by kind of access (see `Runs`)."""
 
     reads: Runs
     writes: Runs
@@ -187,8 +187,8 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """Runs among which are those of `other` that touch the bytes, as `writes` has those of `writer`. Their sites tell
-    which operations accessed the bytes.
+    """Runs that include those of `other` which touch the bytes, as `writes` includes those of `writer`. The sites of these
+    runs show which operations accessed the bytes.
     """
 
 

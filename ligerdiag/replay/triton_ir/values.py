@@ -66,7 +66,7 @@ class ValueType:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether the elements are addresses."""
+        """Returns whether the elements are addresses."""
         return bool(self.pointee) and self.dtype is not None
 
     def get_dtype(self) -> DType:
@@ -126,12 +126,12 @@ class Sum:
 
     @property
     def ndim(self) -> int:
-        """Rank of the array, including the axis of programs."""
+        """Returns the rank of the array, including the axis of programs."""
         return self.terms[0].ndim
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array, including the axis of programs."""
+        """Returns the shape of the array, including the axis of programs."""
         return np.broadcast_shapes(*(term.shape for term in self.terms))
 
     def to_array(self) -> Array:

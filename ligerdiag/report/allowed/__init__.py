@@ -1,1 +1,1 @@
-"""Allows findings: suppressions, each with a reason, and the findings that a file says were there before."""
+"""Decides which findings are allowed: by a suppression with a reason, or by the file of known findings."""

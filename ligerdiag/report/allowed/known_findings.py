@@ -1,18 +1,12 @@
-"""Reads and writes the findings that a project knows: only new ones count.
+"""Reads and writes the file of known findings: a run fails only on findings that are not in it.
 
-A team that starts with thirty findings records them once, and from then on a run fails on others. A finding is known if
-the file has one of the same case, target, rule, kernel, operand and function, with at least its severity and at least
-its outputs. Each entry allows one finding, so a second one of the same kind is new. Lines, and names of instructions, do
-not matter: they change with each edit and each release of XLA. Bytes do not matter either: a known copy may grow, which
-a budget or a baseline reports. A drift or an exceeded budget is never known, since an option of the run asks for it.
+A team that starts with thirty findings records them once, and from then on a run fails only on others. A finding is known if
+the file has one of the same case, target, rule, kernel, operand and function, with at least its severity and at least its
+outputs. Each entry allows one finding, so a second one of the same kind is new. Lines, and names of instructions, do not
+matter: they change with each edit and each release of XLA. Bytes do not matter either: a known copy may grow, which a budget
+or a baseline reports. A drift or an exceeded budget is never known, since an option of the run asks for it.
 
 The file is JSON, sorted and indented, so that version control shows what changed.
-
-| key | value |
-|---|---|
-| `format` | version of this format |
-| `recorded` | date of the last recording, as YYYY-MM-DD |
-| `findings` | `case`, `target`, `rule`, `severity`, `kernel`, `operand` (or null), `function` and `outputs` of each |
 """
 
 import json
@@ -42,7 +36,7 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFinding:
-    """One finding of the file, without anything that an edit elsewhere changes."""
+    """One finding of the file, without the properties that change when other code is edited, such as line numbers."""
 
     case: str
     target: str
@@ -56,7 +50,7 @@ class KnownFinding:
     """Sorted names of the outputs that the finding reaches."""
 
     def covers(self, other: "KnownFinding") -> bool:
-        """Returns whether the other one is the same finding, and no worse."""
+        """Returns whether `other` is the same finding, and no worse."""
         return (
             (self.case, self.target, self.rule) == (other.case, other.target, other.rule)
             and (self.kernel, self.operand, self.function) == (other.kernel, other.operand, other.function)
@@ -66,7 +60,7 @@ class KnownFinding:
 
 
 def identify_finding(case: str, target: str, finding: Finding) -> KnownFinding:
-    """Returns the part of a finding by which it is known."""
+    """Returns those properties of a finding by which the file of known findings identifies it."""
     return KnownFinding(
         case=case,
         target=target,
@@ -81,7 +75,7 @@ def identify_finding(case: str, target: str, finding: Finding) -> KnownFinding:
 
 @dataclass(slots=True)
 class KnownFindings:
-    """The findings of a file; remembers which of them a run has seen."""
+    """The findings of a file; records which of them a run has seen."""
 
     findings: tuple[KnownFinding, ...] = ()
     recorded: str = ""
@@ -101,8 +95,8 @@ class KnownFindings:
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
         """Returns a line for each target on which a new finding would be known if the file's entry were not about another
-        target. A second finding of a kind that the file has for its own target is plainly new. new: case, target and
-        finding of each finding that counts.
+        target. A second finding of a kind that the file has for the same target is new and gets no line. new: case, target
+        and finding of each finding that counts.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:
@@ -127,7 +121,7 @@ class KnownFindings:
 
 
 def load_known(path: Path) -> KnownFindings:
-    """Returns the known findings of a file. Raises InputError if it is missing, too large, or something else."""
+    """Returns the known findings of a file. Raises InputError if the file is missing, too large, or has another format."""
     if not path.exists():
         raise InputError(f"no file `{path}`: write one with `ligerdiag check --record-known {path}`")
     try:
@@ -142,8 +136,8 @@ def load_known(path: Path) -> KnownFindings:
 
 
 def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
-    """Returns the date and the findings that a JSON text holds, but no drift and no exceeded budget, which earlier
-    versions recorded. Raises FieldError for another text.
+    """Returns the date and the findings that a JSON text holds. Leaves out drifts and exceeded budgets, which earlier
+    versions recorded. Raises FieldError if the text is no such file.
     """
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:

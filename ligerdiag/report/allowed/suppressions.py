@@ -59,7 +59,9 @@ class ConfigEntry:
     where: str
     """File of the configuration and number of the entry, for messages."""
     is_asked: bool = False
-    """Whether the entry comes from an option of this run, so that nobody has to remove it if it is not used."""
+    """Whether the entry comes from an option of this run. Such an entry is not reported as unused, since the user has
+    nothing to remove.
+    """
 
     def concerns(self, case_id: str) -> bool:
         """Returns whether the entry can match a finding of the case with this id."""
@@ -102,7 +104,7 @@ def _matches(glob: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScope:
-    """The cases and files of which a run has seen everything. By default there are none, so that no suppression is
+    """The cases and files that a run has checked completely. By default there are none, so that no suppression is
     called unused.
     """
 

@@ -1,6 +1,6 @@
 """Computes the title of the index: how many cases are wrong and in which way, in one sentence.
 
-Each case counts once, by the worst that its page's headline says. Cases that are wrong, unknown or right by luck are
+Each case counts once, by the worst verdict in the headline of its page. Cases that are wrong, unknown or right by luck are
 always counted, so that no title looks better than its worst page.
 """
 

@@ -44,7 +44,7 @@ class Column:
     """One position on the time axis of the band of a buffer: an access, or several reads that are alike."""
 
     accesses: tuple[BufferAccess, ...]
-    """The accesses of the column, all of the same kind and to the same place."""
+    """The accesses of the column, all of the same kind and to the same bytes."""
     steps: tuple[ScheduleStep, ...]
     sign: Sign
     place: Place

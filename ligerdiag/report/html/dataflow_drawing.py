@@ -1,8 +1,8 @@
 """Draws the dataflow from kernels to outputs as a graph: the steps on the way, and the edges of the program that the
 schedule lacks.
 
-Nodes stand in layers from left to right; the layer of a node is the length of the longest way to it. The order within a
-layer keeps crossings of edges few, and long edges go around other nodes.
+Nodes are placed in layers from left to right; the layer of a node is the length of the longest path to it. The order within
+a layer keeps crossings of edges few, and long edges go around other nodes.
 """
 
 from collections import defaultdict
@@ -88,7 +88,7 @@ class Graph:
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Returns the graph of the outputs for which the view knows a way from a kernel, or a missing edge."""
+    """Returns the graph of those outputs to which the view has a path from a kernel, or for which an edge is missing."""
     drawn = [output for output in view.outputs if output.path or output.missing]
     drawn.sort(key=lambda output: -VERDICT_ORDER.index(output.verdict))
     outputs = drawn[:MAX_OUTPUTS]

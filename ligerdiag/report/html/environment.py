@@ -1,5 +1,5 @@
-"""Loads the templates of the pages, and holds what all pages share: signs, file names, line breaking, and the packed
-text of the module.
+"""Loads the templates of the pages, and defines the parts that all pages share: signs, file names, line breaking, and the
+packed text of the module.
 
 The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
 loads nothing from elsewhere and has one script and one style sheet of its own: the content security policy in its head
@@ -83,7 +83,7 @@ _BREAKS = re.compile(r"(?<=[_.\-/\]\[,])")
 def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
     """Breaks a name into at most `lines` lines of at most `columns` characters, at `_`, `.` and the like.
 
-    A name that does not fit loses its middle, because its end tells `fusion.1` from `fusion.2`.
+    A name that does not fit loses its middle, because names such as `fusion.1` and `fusion.2` differ at their end.
     """
     whole = _break(text, columns)
     if len(whole) <= lines:

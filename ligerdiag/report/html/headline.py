@@ -3,8 +3,8 @@ is the cause.
 
 Outputs that the schedule makes wrong take precedence, then outputs with wrong numbers, then unknown ones. If every
 output is fresh or latent, an error among the findings takes precedence over the verdicts, and a warning is added to
-them: a headline is green only if the page shows no finding and no wrong number. All three lines are about the subject
-of the page, which is one kernel call.
+them: a headline is green only if the page shows no finding and no wrong number. The three lines of a headline are about the
+subject of the page, which is one kernel call.
 """
 
 import re
@@ -48,8 +48,8 @@ _MISSED = "{kernel} overwrites its operand behind XLA's back, and an output miss
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns why outputs are wrong, in words without HLO, about the kernel of the subject (the call that the page is
-    about).
+    """Returns the reason why outputs are wrong, in words without HLO. The sentence is about the kernel of the subject (the
+    call that the page is about).
     """
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
@@ -162,12 +162,11 @@ _KEEPS = {
     Verdict.UNKNOWN: "not every output could be decided",
 }
 _WRONG_NUMBERS = (
-    "{keeps}, and the numbers are wrong all the same: "
-    "the program does not compute the intended result, or a part of it never ran"
+    "{keeps}, but the numbers are wrong: the program does not compute the intended result, or a part of it never ran"
 )
-_WRONG_ANYWAY = "{keeps}, and the numbers are wrong in any case"
-_INEXACT = "{keeps}, and the numbers are worse than rounding explains"
-_BESIDE = "every output is computed from the intended values; the findings count all the same"
+_WRONG_ANYWAY = "{keeps}, and some numbers are wrong"
+_INEXACT = "{keeps}, but the numbers are worse than rounding explains"
+_BESIDE = "every output is computed from the intended values, but there are findings"
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:

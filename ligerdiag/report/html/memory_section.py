@@ -1,4 +1,4 @@
-"""Lays out what a page shows about the memory of a case: the curve of the memory in use over the schedule, and tables
+"""Lays out the part of a page about the memory of a case: the curve of the memory in use over the schedule, and tables
 of the values alive at the peak, the copies, the donations and the requests (operations that ask to work in place).
 
 The curve has a column for each of its points, in the order of the schedule. A triangle below the curve marks a copy

@@ -55,8 +55,8 @@ MAX_CHIPS = 12
 """
 FEW_CHIPS = 6
 MAX_WAYS = 4
-"""A page shows the ways from kernels to outputs unfolded for at most this many groups of similar outputs; the ways of
-the other groups are folded.
+"""A page shows the paths from kernels to outputs unfolded for at most this many groups of similar outputs; the paths of the
+other groups are folded.
 """
 MAX_FINDINGS = 2
 """A page shows at most this many findings in full; each further one is a single line."""
@@ -69,7 +69,7 @@ MAX_FACTS = 6
 MAX_PLACES = 4
 """A finding shows at most this many lines of the user's source unfolded."""
 MAX_MISSING = 3
-"""The way to an output shows at most this many missing edges unfolded."""
+"""The path to an output shows at most this many missing edges unfolded."""
 MAX_MEMORY_ROWS = 20
 """A table about memory has at most this many unfolded rows."""
 MAX_ROWS = 24

@@ -1,5 +1,5 @@
-"""Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), ways to
-outputs, and the listing of the HLO.
+"""Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), paths to outputs,
+and the listing of the HLO.
 
 An output has wrong numbers if a replay or a device computed other values than the intended ones, or if the
 result of running the program in the order in which it is written differs from the case's reference by more than
@@ -78,7 +78,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """The fault of an output that its numbers, from a replay or a device, show."""
+    """The fault of an output that shows in its numbers, from a replay or a device."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -146,11 +146,11 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An output, with the steps of the dataflow from a kernel to it."""
+    """An output, with the path from a kernel to it: steps of the dataflow."""
 
     chip: Chip
     path: tuple[int, ...]
-    """Ids of the steps; empty if the way is unknown."""
+    """Ids of the steps; empty if the path is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class WayGroup:
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
     """Returns the groups of outputs that share a sentence, in the order of the chips (the outputs' labels on the page);
-    empty if no way from a kernel to an output is known. steps: instruction name to step id, from `compute_step_ids`.
+    empty if no path from a kernel to an output is known. steps: instruction name to step id, from `compute_step_ids`.
     """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):

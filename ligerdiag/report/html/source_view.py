@@ -1,4 +1,4 @@
-"""Computes how a page shows the user's source: the lines that a finding is about, and its remedy as a change of the
+"""Renders the user's source on a page: the lines that a finding is about, and the remedy as a change of the
 user's own call.
 """
 
@@ -21,10 +21,10 @@ class CodeRow:
     """One row of an excerpt."""
 
     number: str
-    """The number of the line, or as many blanks, so that the texts of all rows are aligned."""
+    """The line number as text; blanks of the same width if the row has no number, so that the rows are aligned."""
     text: str
     is_mark: bool = False
-    """Whether the text is the mark below the line before."""
+    """Whether the row is the mark under the previous line rather than a line of source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class SourcePlace:
     """The line as `file:line`."""
     function: str
     label: str
-    """The part that the line has in the hazard, such as `overwritten here`; may be empty."""
+    """The role of the line in the hazard, such as `overwritten here`; empty if it has none."""
     rows: tuple[CodeRow, ...]
     """The line with its neighbours; empty if the file cannot be read or has changed."""
     outputs: tuple[str, ...]
@@ -93,8 +93,8 @@ class Remedy:
     place: str = ""
     """The first line that changes as `file:line`; empty if there is no change to show."""
     rows: tuple[tuple[str, str], ...] = ()
-    """(kind, line) pairs: the change of the user's lines; the kind is `kept`, `removed` or `added`. Empty if only words
-    are known.
+    """(kind, line) pairs: the change of the user's lines; the kind is `kept`, `removed` or `added`. Empty if the remedy is
+    known only in words.
     """
     imports: tuple[str, ...] = ()
     """Lines to add at the top of the file."""

@@ -58,8 +58,8 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
     """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed ones last. Causes that follow from another one come right after it, and the whole
-    family is sorted by its worst member.
+    by the number of outputs; allowed causes come last. Causes that follow from another cause come right after it, and
+    such a group has the place of its worst member.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:

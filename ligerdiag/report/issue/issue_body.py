@@ -2,8 +2,8 @@
 lines of the schedule, what changes the result, and how to reproduce it.
 
 Everything in it was measured or computed in this run. Numbers come from a replay on the CPU or from a device, and the text
-says from which; what was not tried is named as not tried. The body has none of our own words: it is for people who
-maintain XLA, JAX, jax-triton or a kernel, and have never heard of ligerdiag.
+says from which. The body also lists the steps that were not tried. The body uses none of ligerdiag's own terms, because its
+readers maintain XLA, JAX, jax-triton or a kernel, and have never heard of ligerdiag.
 """
 
 import re
@@ -52,10 +52,10 @@ class ProgramSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueFacts:
-    """The facts that a bug report needs beside the report of a run."""
+    """The facts that a bug report contains in addition to the report of a run."""
 
     program: ProgramSource | None
-    """None if the module was compiled elsewhere."""
+    """The program to show; None if the module was compiled elsewhere."""
     versions: Mapping[str, str]
     """From the name of a package to its version; `python` is one of them."""
     is_ours: bool = True
@@ -65,7 +65,7 @@ class IssueFacts:
     xla_flags: str = ""
     """The environment variable XLA_FLAGS with which the program was compiled."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The compiler options that were set besides, by name."""
+    """The compiler options that were set in addition to XLA_FLAGS, by name."""
     driver: str = ""
     """Version of the driver of the GPUs on which the program ran; empty if nothing ran or it is unknown."""
     device_count: int = 1
@@ -74,7 +74,7 @@ class IssueFacts:
     commands: tuple[str, ...] = ()
     """The commands that reproduce the result."""
     bisections: tuple[Bisection, ...] = ()
-    """The trials that vary the compile, to change the result."""
+    """Bisections, each of which varies the compile to see what changes the result."""
 
 
 _FOLDED_FROM = 60
@@ -202,13 +202,13 @@ def _explain_without_numbers(replay: Replay, finding: Finding) -> str:
     if rule.kind is RuleKind.CALLER_WRITE and (replay.changed_inputs or replay.second_run):
         changed = [f"{share:.0%} of the argument {render_code(name)}" for name, share in replay.changed_inputs.items()]
         again = [
-            f"{render_code(name)} is another one in a second execution (relative difference {render_figure(error)})"
+            f"{render_code(name)} has another value in a second execution (relative difference {render_figure(error)})"
             for name, error in replay.second_run.items()
         ]
         said = [*([f"{join_words(changed)} changed"] if changed else []), *again]
-        return f"Executed on the CPU in this schedule, not on a GPU: {'; '.join(said)}. Expected: nothing of the kind."
+        return f"Executed on the CPU in this schedule, not on a GPU: {'; '.join(said)}. Expected: this does not happen."
     if rule.decided_by is DecidedBy.REPLAY or rule.leaves_undefined:
-        return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: nothing of the kind."
+        return f"Executed on the CPU, not on a GPU: {render_prose(finding.message)}. Expected: this does not happen."
     if rule.kind is RuleKind.COPY:
         return "Expected: no copy. The copy is in the schedule; the values of the outputs are right."
     names = finding.outputs or tuple(replay.outputs)

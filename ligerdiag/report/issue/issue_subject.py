@@ -1,7 +1,7 @@
-"""Chooses what a bug report is about: the worst finding of the one case that has any, or the error with which XLA ended.
+"""Chooses the subject of a bug report: the worst finding of the one case that has any, or the error with which XLA ended.
 
 A report is about one bug. Findings about drifts, budgets and unknown effects, and questions to the author, are no bugs; a
-finding that somebody allows is not reported; and where the schedule and the numbers contradict each other nobody knows
+finding that a suppression allows is not reported; and if the schedule and the numbers contradict each other, it is not known
 yet whose bug it is.
 """
 
@@ -37,8 +37,8 @@ class IssueSubject:
 
 
 def find_issue_subject(report: CheckReport, rule: str = "") -> IssueSubject:
-    """Returns the subject of the bug report on a run. rule: id of the rule whose finding to report, where a case has one;
-    else the gravest finding counts. Raises InputError if no case has anything to report, or several.
+    """Returns the subject of the bug report on a run. rule: id of the rule whose finding to report, if a case has one;
+    otherwise the most severe finding is reported. Raises InputError if no case has anything to report, or several.
     """
     found = [one for case in report.cases if (one := _find_in_case(case, rule)) is not None]
     if len(found) == 1:
@@ -91,7 +91,7 @@ def _explain(case: CaseReport) -> str:
         return f"{name} could not be analysed: {case.error}"
     if case.disagreements:
         return (
-            f"in {name} the schedule and the numbers contradict each other, and nobody knows yet which is right: "
+            f"in {name} the schedule and the numbers contradict each other, and it is not known which of the two is right: "
             "`ligerdiag check` lists the possible causes"
         )
     allowed = [one for one in case.findings if one.suppressed is not None]
@@ -99,7 +99,7 @@ def _explain(case: CaseReport) -> str:
     if allowed:
         return f"every finding of {name} is allowed ({_list_rules(allowed)})"
     if others:
-        return f"{name} has only findings that are no bug of anybody's ({others})"
+        return f"{name} has only findings that are not bugs ({others})"
     return f"{name} has no finding ({STATUS_TEXTS[case.status]})"
 
 

@@ -1,8 +1,8 @@
-"""Says in the words of XLA, JAX and Triton what a finding is about, and to whom it should be reported.
+"""Describes a finding in the terms of XLA, JAX and Triton, and says to whom it should be reported.
 
-A write that the call does not declare is no bug of XLA: XLA may order, merge and copy as it likes whatever it knows only as
-an operand. So everything that follows from such a write goes to the author of the code that calls the kernel, and only
-what XLA does to a declared write, or to a program without a kernel, goes to XLA.
+A write that the call does not declare is no bug of XLA: XLA may order, merge and copy the reads of a plain operand as it
+likes. So a bug that follows from such a write is reported to the author of the code that calls the kernel. Only a wrong
+treatment of a declared write, or of a program without a kernel, is reported to XLA.
 """
 
 import re
@@ -36,7 +36,7 @@ _KERNEL_FAILS = "a kernel of case "
 
 
 class Addressee(StrEnum):
-    """The party that can mend the bug."""
+    """The party that can fix the bug."""
 
     XLA = "XLA (openxla/xla)"
     JAX = "JAX (jax-ml/jax)"
@@ -54,7 +54,7 @@ class IssueWords:
     sentences: tuple[str, ...]
     addressee: Addressee
     reason: str
-    """One sentence on why the report goes to that party."""
+    """One sentence that says why the report goes to that party."""
 
 
 def describe_subject(subject: IssueSubject) -> IssueWords:
@@ -69,8 +69,10 @@ def describe_subject(subject: IssueSubject) -> IssueWords:
 
 
 def name_outputs(text: str, names: Sequence[str]) -> str:
-    """Returns the text with the word "output" before names of outputs that are numbers: those of a function that returns
-    a tuple. names: those of all outputs.
+    """Returns the text with the word "output" inserted before outputs whose names are numbers, as in a function that returns
+    a tuple: "output 0".
+
+    names: the names of all outputs.
     """
     numbers = "|".join(f"`{re.escape(name)}`" for name in names if re.match(r"\d+(?:\.|$)", name))
     if not numbers:

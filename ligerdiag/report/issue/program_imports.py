@@ -1,4 +1,6 @@
-"""Says what a program imports, and for what: only at the level of its module, or in the functions that it runs."""
+"""Finds the packages that a program imports, and whether it needs each only at module level or also in the functions that it
+runs.
+"""
 
 import ast
 
@@ -28,7 +30,7 @@ def uses_in_functions(text: str, package: str) -> bool:
 
 def list_imports(text: str) -> tuple[str, ...]:
     """Returns the names of the packages and modules that a program imports anywhere, without their submodules; empty if
-    the text is no Python. A relative import has its dots in front, such as `.losses`.
+    the text is no Python. A relative import keeps its leading dots, such as `.losses`.
     """
     try:
         nodes = list(ast.walk(ast.parse(text)))

@@ -1,4 +1,6 @@
-"""Renders untrusted text as Markdown: names out of dumps, programs and HLO never act as markup, and carry no folders."""
+"""Renders untrusted text as Markdown. Names from dumps, programs and HLO never act as markup, and paths lose
+their folders.
+"""
 
 import re
 
@@ -37,5 +39,7 @@ def is_harmless(text: str) -> bool:
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text with the names of Python files instead of their paths, which nobody else has."""
+    """Returns the text with each path of a Python file shortened to the file's name, since folders exist on one machine
+    only.
+    """
     return _FOLDERS.sub("", text)

@@ -1,4 +1,4 @@
-"""Renders a report as lines that editors and `grep` read, one for each finding that counts, and counts them by rule. A
+"""Renders a report in a form that editors and `grep` read, one for each finding that counts, and counts them by rule. A
 finding counts if no suppression allows it and the case does not expect it.
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
@@ -28,9 +28,9 @@ def render_concise(report: CheckReport) -> str:
 
 
 def render_reason(case: CaseReport) -> str:
-    """Returns the worst thing about a case that does not pass, in one line that begins with the rule, such as "LD001:
-    output `loss` is stale (kernel `clip_kernel`, operand 0)". For a case without findings that count, it is the message
-    of the first trouble, without a rule; empty if the case has no trouble either.
+    """Returns one line about the most severe problem of a case that does not pass, such as "LD001: output `loss` is stale
+    (kernel `clip_kernel`, operand 0)". It begins with the rule. For a case without findings that count, the line is the
+    message of the first trouble, without a rule; empty if the case has no trouble either.
     """
     causes = _list_causes(case)
     lines = [_name_cause(one, case) for one in sorted(causes, key=lambda one: -one.severity.weight)]
@@ -40,8 +40,8 @@ def render_reason(case: CaseReport) -> str:
 
 
 def rank_reason(case: CaseReport) -> tuple[int, int]:
-    """Returns a sort key of the thing that `render_reason` names, larger if it is worse: its severity, then the worst
-    verdict on an output of the case.
+    """Returns a sort key of the problem that `render_reason` names, larger if it is more severe: its severity, then the
+    worst verdict on an output of the case.
     """
     severities = [one.severity for one in _list_causes(case) or list_troubles(case)]
     verdict = max(map(VERDICT_ORDER.index, case.outputs.values()), default=0)

@@ -208,7 +208,7 @@ def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> 
     if not verbose:
         number = f"{len(allowed)} finding{'s' if len(allowed) > 1 else ''}"
         rules = ", ".join(dict.fromkeys(sorted(rule for finding, _ in allowed for rule in list_rules(finding))))
-        text = f"{number} of {rules}, with a reason each: -v lists them"
+        text = f"{number} of {rules}, each with a reason: -v lists them"
         return compute_wrapped((Span("allowed: ", Style.STRONG), Span(text)), width, 4)
     members: dict[Finding, list[CaseReport]] = {}
     for finding, case in allowed:

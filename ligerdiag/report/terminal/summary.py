@@ -112,8 +112,8 @@ def render_counted_cases(cases: Sequence[CaseReport], width: int | None) -> tupl
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the lines on what the verdicts of all analysed cases are based on, and on everything that was not
-    covered.
+    """Returns the lines that say how much of the programs the verdicts of all analysed cases are based on, and which parts
+    were not covered.
     """
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
@@ -157,8 +157,8 @@ def describe_recognised(coverages: Sequence[Coverage]) -> str:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the notes of the report; with `verbose` also what the sandbox of the workers could not deny, and
-    which fields of a target XLA does not know.
+    """Returns the notes of the report; with `verbose` also the restrictions that the sandbox could not set, and the fields
+    of a target that XLA does not know.
     """
     lines: list[Line] = [*render_selected(report, width)]
     for note in (*report.notes, *((*report.sandbox, *report.dropped_fields) if verbose else ())):

@@ -232,8 +232,8 @@ def describe_live(value: LiveValue) -> str:
 
 
 def count_rest(memory: MemoryUse) -> int:
-    """Returns the bytes alive at the peak that `group_live` has in no group; 0 if they are less than a thousandth of
-    the peak.
+    """Returns the number of bytes alive at the peak that belong to no group of `group_live`; 0 if they are less than a
+    thousandth of the peak.
     """
     rest = memory.peak - sum(group.bytes for group in group_live(memory))
     return rest if 1000 * rest >= memory.peak else 0

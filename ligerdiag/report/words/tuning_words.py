@@ -1,4 +1,4 @@
-"""The words of reports about XLA's autotuner: which of its choices come from a file, and which a GPU may make otherwise."""
+"""Renders sentences about XLA's autotuner: which of its choices come from a file, and which a GPU may make differently."""
 
 from collections.abc import Sequence
 

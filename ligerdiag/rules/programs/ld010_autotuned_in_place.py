@@ -293,7 +293,7 @@ RULE = Rule(
     summary="the launcher tries several configurations on an operand that it does not restore",
     what_it_does="""\
 Reports a kernel call with several configurations that reads an operand and overwrites it, if the launcher does not
-restore the operand. There are three ways to get there: the kernel writes the operand behind XLA's back; XLA put an
+restore the operand. This happens in three cases: the kernel writes the operand behind XLA's back; XLA put an
 output into the bytes of an operand that was dead after the call; or the write is declared, and the launcher looks for
 it in the wrong place. Also reports an output that the kernel updates, for instance by atomic additions, and that the
 launcher does not zero: each configuration adds to it once more.""",

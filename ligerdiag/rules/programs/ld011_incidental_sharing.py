@@ -31,7 +31,7 @@ from ligerdiag.rules.wording import (
     render_at,
 )
 
-HELP = "give the output its own bytes, or have each program read exactly what it overwrites"
+HELP = "give the output its own bytes, or let each program read only the elements that it overwrites"
 
 ROUNDING = 1e-5
 """Relative difference that the order of atomic additions in f32 may cause; a race differs by more, because it changes
@@ -163,7 +163,7 @@ def _describe_race(launch: LaunchNumbers, difference: float) -> tuple[str, str]:
     when = {
         OrderTried.BACKWARD: "from the last to the first",
         OrderTried.TOGETHER: "at the same time",
-        OrderTried.CROSSED: "at the same time and the first to come stores last",
+        OrderTried.CROSSED: "at the same time, with the first one storing last",
         OrderTried.APART: "on bytes that are not shared",
     }.get(launch.order_tried, "in another order, or on bytes that are not shared")
     how = f"by {render_error(difference)} when the programs of its grid run {when}"
@@ -274,9 +274,9 @@ sees a result instead of the input: in an in-place transposition, in a stencil, 
 which is read later. The buffer assignment decides whether the bytes are shared, so the same kernel is right in one
 program and half wrong in another.""",
     what_to_do="""\
-Only alias what the kernel reads and overwrites element by element. Or have each program load everything that it stores
-over before it stores, and nothing that other programs store over. If all programs add to the same bytes, use an atomic
-addition, or one partial sum per program.""",
+Alias an output to an operand only if the kernel reads and overwrites it element by element. Or let each program load
+everything that it stores over before it stores, and nothing that other programs store over. If all programs add to the
+same bytes, use an atomic addition, or one partial sum per program.""",
     limits="""\
 If addresses depend on data (a permutation, rows of a ragged batch), the rule needs a replay, and the finding holds for
 the drawn inputs. Replay tries first to last, last to first, and all programs at the same time, operation by operation;

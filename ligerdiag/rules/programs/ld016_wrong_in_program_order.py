@@ -54,9 +54,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
             evidence=tuple(
                 _describe_wrong(measured, name, error, is_alone=len(wrong) == 1) for name, error in wrong.items()
             ),
-            help="fix the program or its reference; the verdicts compare the schedule with program order. Do you mean what a"
-            " kernel writes to its operand, or what was there before? `ligerdiag.in_place.call_in_place` returns the new"
-            " contents, and the operand's own name keeps the old ones",
+            help="fix the program or its reference; the verdicts compare the schedule with program order. Do you need"
+            " the contents that a kernel writes to its operand, or those from before? `ligerdiag.in_place.call_in_place`"
+            " returns the new contents, and the operand's own name keeps the old ones",
         )
 
 

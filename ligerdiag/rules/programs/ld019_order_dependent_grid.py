@@ -121,7 +121,7 @@ def _report(launch: LaunchNumbers) -> Finding:
 def _describe_difference(launch: LaunchNumbers) -> tuple[str, str]:
     when = {
         OrderTried.TOGETHER: "at the same time",
-        OrderTried.CROSSED: "at the same time and the first to come stores last",
+        OrderTried.CROSSED: "at the same time, with the first one storing last",
     }.get(launch.order_tried, "from the last to the first")
     how = f"by {render_error(launch.order_difference)} when its programs run {when}"
     return "replay", f"the results of %{launch.instruction} differ {how}"

@@ -137,7 +137,7 @@ CASE = Case(name="step", function=step, args=(Arg(shape=(512, 512), donate=True)
 )
 
 KEPT = Example(
-    about="The function never reads `old`, which only gives its bytes: `jax.jit` keeps it if told so.",
+    about="The function never reads `old`, which only provides its bytes: `jax.jit` keeps it because of `keep_unused=True`.",
     code=f"""{_BEFORE}def shrink(old, new):
     return 0.5 * new
 

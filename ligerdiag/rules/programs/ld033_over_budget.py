@@ -161,11 +161,10 @@ RULE = Rule(
 With `--memory-budget SIZE`, compares the memory that one call of each program needs on one device: its arguments and
 outputs, of which donated ones count once, its temporaries as XLA reserves them, and its constants. With
 `--copy-budget SIZE`, compares the bytes that one call copies: each copy times the trip count of the loops around it.
-Both can stand in `[tool.ligerdiag]` as `memory_budget` and `copy_budget`.""",
+Both can be set in `[tool.ligerdiag]` as `memory_budget` and `copy_budget`.""",
     why="""\
 A program that needs more than the device has fails at the start of a job, often hours after it was queued. A copy costs
-time in every step and fails nothing, so an upgrade of XLA or a new line of code can add one without anybody's
-notice.""",
+time in every step and fails nothing, so an upgrade of XLA or a new line of code can add one without anyone noticing.""",
     what_to_do="""\
 The finding names the parts, and the largest values that are alive when most memory is in use, each with its line. Donate
 what the outputs replace, compute large temporaries again where they are read, or shard them. For copies, the other rules

@@ -54,7 +54,7 @@ def _report(context: Context, read: ReadFinding) -> Finding:
     time = context.logical_times.get(read.reader.id)
     if operand is None and _reads_new_contents(context, read):
         how = f"computed by `%{reader}`, which also uses a value from before `{kernel}` wrote"
-        sentence = f"%{reader}, at logical time {time}, reads what the kernel wrote, and computes an older value anew"
+        sentence = f"%{reader}, at logical time {time}, reads what the kernel wrote, and recomputes an older value"
     elif operand is None:
         how = f"computed by `%{reader}`, which uses nothing that `{kernel}` wrote"
         sentence = f"%{reader}, at logical time {time}, uses nothing that the kernel wrote"

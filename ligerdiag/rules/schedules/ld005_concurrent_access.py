@@ -124,7 +124,7 @@ Reports a hidden write and a reader of the same bytes that nothing orders, not e
 - both are commands of one command buffer (CUDA graph) that XLA orders only by the buffers that the commands declare
   (`xla_gpu_command_buffer_scheduling_mode=CONCURRENT`).
 
-XLA's buffer assignment decides who shares bytes: a reader of other bytes is not reported.""",
+XLA's buffer assignment decides which values share bytes: a reader of other bytes is not reported.""",
     why="""\
 XLA believes that the kernel only reads its operand, and two reads may overlap. So the reader sees old elements, new
 ones, or some of each, depending on timing; the next run, with another load on the interconnect, may differ. Tests

@@ -180,8 +180,8 @@ call that does nothing: the gradient stays unscaled, silently.""",
     what_to_do="""\
 Return what the kernel writes as an output that aliases the operand, and use that output.""",
     limits="""\
-The rule identifies a call by its place in the program (a part of a line) and by its callers. It tells the calls of one
-place in a Python loop apart by their order.""",
+The rule identifies a call by its place in the program (a part of a line) and by its callers. It distinguishes
+the calls from one place in a Python loop by their order.""",
     references=(
         "github.com/jax-ml/jax/issues/3829",
         "github.com/jax-ml/jax/issues/11620",

@@ -246,10 +246,10 @@ starts from the gradient of the first.""",
 Declare the write. XLA then knows that each call makes a new value, and copies what another call still needs.""",
     limits="""\
 The rule assumes that two different kernels that overwrite one value one after the other are intended; LD001, LD003 and
-LD004 report what their order does to readers. Two equal calls on two equal values, merged into one, leave what both
-would have left, and are not reported. A duplicated call is theoretical so far: nobody has reported one. The rule does
-not look for it inside loops, where unrolling legitimately repeats calls. It does not recognise a value that one kernel
-overwrites outside a loop and another inside.""",
+LD004 report what their order does to readers. Two equal calls on two equal values, merged into one, have the effect that
+both would have had, and are not reported. A duplicated call is theoretical so far: nobody has reported one. The rule
+does not look for it inside loops, where unrolling legitimately repeats calls. It does not recognise a value that one
+kernel overwrites outside a loop and another inside.""",
     references=(
         "github.com/pytorch/pytorch/issues/196657",
         "github.com/EnzymeAD/Enzyme-JAX/issues/2968",

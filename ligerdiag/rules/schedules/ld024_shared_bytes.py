@@ -204,9 +204,9 @@ RULE = Rule(
 Walks over the schedule, loops and branches included, with the bytes of XLA's buffer assignment, and tracks which value
 was written where last. Reports every read that finds another value than its operand, results of one instruction in the
 same bytes, a result in the bytes of an operand that is still needed for other elements of the result (a transpose, a
-product), and arguments that are overwritten although the caller keeps them. Values that pass each other on (loop state,
-in-place updates, the two ends of a declared alias) may share bytes as long as nobody reads the old one afterwards. The
-rule covers every module with a schedule and a buffer assignment, with or without a kernel.""",
+product), and arguments that are overwritten although the caller keeps them. Values of which one becomes the other (loop
+state, in-place updates, the two ends of a declared alias) may share bytes as long as nobody reads the old one afterwards.
+The rule covers every module with a schedule and a buffer assignment, with or without a kernel.""",
     why="""\
 Nothing fails: the program computes with bytes that hold something else. The causes seen so far are copies that XLA
 omits, two results of one fusion that update one operand in place, and aliases that contradict each other. On four H200s

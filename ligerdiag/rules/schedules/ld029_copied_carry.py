@@ -86,7 +86,7 @@ The state of a loop has one place. If the body cannot write the next value there
 solver of a thousand steps moves its grid a thousand times for nothing.""",
     what_to_do="""\
 `unroll=2` often removes the copy: with an even number of steps in one body, two buffers can alternate. A kernel should
-alias the state itself. Elements that change places can stay, if the parity of the iteration chooses.""",
+alias the state itself. Elements need not change places if the loop selects them by the parity of the iteration.""",
     limits="""\
 Copies below 64 KiB do not count. A trip count that depends on data is unknown: the bytes are those of one iteration.""",
     references=("github.com/openxla/xla, xla/service/copy_insertion.cc",),

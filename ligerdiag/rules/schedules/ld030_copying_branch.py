@@ -32,7 +32,7 @@ from ligerdiag import Arg, Case
 """
 
 NOTHING_TO_DO = Example(
-    about="One branch multiplies, and the other one returns its operand: it copies it to where the product goes.",
+    about="One branch multiplies; the other one returns its operand, and has to copy it to the bytes of the product.",
     code=f"""{_BEFORE}def step(p, x, w):
     return jax.lax.cond(p, lambda x: x @ w, lambda x: x, x)
 

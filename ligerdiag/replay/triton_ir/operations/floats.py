@@ -79,9 +79,9 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns a `Prepare`, which reads an operation's attributes and returns the function that computes it, for an
-    operation that `function` computes, from one float to a float of the same dtype; bf16, f16 and f8 reach `function` as
-    f32.
+    """Returns the `Prepare` of an operation that maps one float to a float of the same dtype, as `function` does. A
+    `Prepare` reads the attributes of an operation and returns the function that computes it. `function` gets bf16, f16
+    and f8 as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
