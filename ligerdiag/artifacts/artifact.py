@@ -34,6 +34,7 @@ from ligerdiag.artifacts.call_records import (
     MovedRef,
     Placement,
     RefStore,
+    SharedArguments,
     TieSite,
     parse_readers,
 )
@@ -196,6 +197,8 @@ class Provenance:
     """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
     they are parameters all the same, and not donated.
     """
+    shared: SharedArguments | None = None
+    """The arguments that are one array; None if there are none."""
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""

@@ -97,6 +97,41 @@ def judge_donations(
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonationClash:
+    """A donated argument whose bytes an output takes, although another argument of the call has the same bytes."""
+
+    number: int
+    """Parameter number of the argument."""
+    output: int
+    """Number of the output that takes its bytes."""
+    others: tuple[int, ...]
+    """Parameter numbers of the other arguments that are the same array."""
+    taken: tuple[int, ...]
+    """Those of `others` whose bytes other outputs are to take."""
+
+
+def find_clashes(
+    judged: Sequence[JudgedDonation], shared: Sequence[Sequence[int]], dropped: Collection[int]
+) -> Iterator[DonationClash]:
+    """Yields the donations that XLA's runtime refuses, at most one for each array. An argument that JAX drops is not part
+    of the call, and one whose bytes no output takes is not donated to it.
+
+    judged: of all donated arguments. shared: groups of parameter numbers that are one array. dropped: by JAX.
+    """
+    outputs = {one.number: one.output for one in judged if one.output is not None}
+    for group in shared:
+        passed = [number for number in group if number not in dropped]
+        taken = [number for number in passed if number in outputs]
+        if taken and len(passed) > 1:
+            yield DonationClash(
+                number=taken[0],
+                output=outputs[taken[0]],
+                others=tuple([number for number in passed if number != taken[0]]),
+                taken=tuple(taken[1:]),
+            )
+
+
 def _list_returned(module: HloModule) -> Iterator[int]:
     """Yields the numbers of the outputs that return an argument unchanged."""
     for number, _ in enumerate(iterate_leaf_shapes(module.entry.root.shape)):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from hashlib import sha256
 from threading import Lock
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -341,10 +341,15 @@ def _is_full(cell: Any) -> bool:
 class ArgumentPickler(FunctionPickler):
     """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one,
     and `explicit` their axes of the type Explicit.
+
+    shared: the numbers of arrays that are several of the arguments, by id (`number_shared_arrays`).
     """
 
-    def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
+    def __init__(
+        self, stream: io.BytesIO, by_value: frozenset[str], shared: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         super().__init__(stream, by_value)
+        self._shared = shared
         self.meshes: list[Mapping[str, int]] = []
         self.explicit: set[str] = set()
         self._float_bytes = MAXIMUM_VALUE_BYTES
@@ -359,4 +364,6 @@ class ArgumentPickler(FunctionPickler):
         self.explicit.update(record.explicit)
         if record.values is not None and "float" in record.fields["dtype"]:
             self._float_bytes -= len(record.values)
-        return build_arg, (record.fields, record.draw, record.values)
+        number = self._shared.get(id(obj), 0)
+        fields = {**record.fields, "array": number} if number else record.fields
+        return build_arg, (fields, record.draw, record.values)
