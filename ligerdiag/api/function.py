@@ -27,6 +27,7 @@ from ligerdiag.compile.cases.function_pickler import (
     pickle_live,
     settle_class_names,
 )
+from ligerdiag.compile.cases.library_modules import list_passed
 from ligerdiag.compile.cases.live_functions import (
     ProcessState,
     list_own_folders,
@@ -86,7 +87,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
     unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
     unimportable = list_unimportable(str(root))
-    shared = number_shared_arrays(unwrapped.arguments)
+    shared = number_shared_arrays(list_passed(unwrapped.function, unwrapped.arguments))
     arguments, pickler = _pickle_arguments(unwrapped.arguments, name, unimportable, shared)
     case = Case(
         name=name,

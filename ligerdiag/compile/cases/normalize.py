@@ -20,6 +20,7 @@ from ligerdiag.compile.cases.library_modules import (
     bind_static_leaves,
     is_filtered_to_keep,
     keep_variables,
+    list_passed,
 )
 from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
 from ligerdiag.compile.cases.shardings import has_shardings, list_meshes, place_arguments
@@ -48,7 +49,7 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     unwrapped = unwrap_jitted(case.function, case.args, case.kwargs)
     function, values, given = bind_static_leaves(unwrapped.function, unwrapped.arguments)
     meshes: _Meshes = []
-    shared = number_shared_arrays(values)
+    shared = number_shared_arrays(list_passed(unwrapped.function, values))
     arguments = tuple(
         _normalize_argument(value, name, case.id, meshes, shared)
         for name, value in zip(name_arguments(function, len(values)), values, strict=True)

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
-def number_shared_arrays(arguments: Any) -> Mapping[int, int]:
-    """Maps the id of each JAX array that is several leaves of the arguments, or one array with another leaf, to a number
-    from 1; the ids of one array have one number.
+def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
+    """Maps the id of each JAX array that is several of the leaves, or one array with another leaf, to a number from 1; the
+    ids of one array have one number.
 
-    arguments: any pytree.
+    leaves: those of a call's arguments (`list_passed`).
     """
     library: Any = sys.modules.get("jax")
     if library is None:
         return {}
-    arrays: list[Any] = [leaf for leaf in library.tree.leaves(arguments) if _is_concrete(leaf, library)]
+    arrays: list[Any] = [leaf for leaf in leaves if _is_concrete(leaf, library)]
     groups: list[list[Any]] = []
     places: dict[tuple[object, int], list[list[Any]]] = {}
     first = {id(array): array for array in arrays}

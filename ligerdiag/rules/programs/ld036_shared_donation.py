@@ -27,10 +27,7 @@ def check(context: Context) -> Iterator[Finding]:
         message=f"{_describe(first, memory.names)}{more}",
         source=context.arguments_line,
         evidence=tuple(_list_evidence(memory.clashes, memory.names)),
-        help=(
-            f"pass a copy, such as `jnp.copy({memory.names.arguments.get(first.others[0], 'x')})`, or"
-            " `jax.tree.map(jnp.copy, tree)` of a whole tree"
-        ),
+        help="pass a copy of all but one of them: `jnp.copy(x)` for an array, `jax.tree.map(jnp.copy, tree)` for a tree",
     )
 
 
@@ -137,8 +134,9 @@ RULE = Rule(
     severity=Severity.ERROR,
     summary="one array is several arguments of a call that gives its bytes away",
     what_it_does="""\
-Looks whether arguments of the call are one JAX array, as one object or as one that `jax.device_put` made from another
-without a copy, of which the compiled module gives the bytes of at least one to an output.""",
+Reports arguments of one call that are the same JAX array, if the compiled module gives the bytes of at least one of them
+to an output. Two arguments are the same array if they are one object, or if `jax.device_put` made one from the other
+without a copy.""",
     why="""\
 After the call a donated array is gone, and during the call an output is written into its bytes. If another argument lies
 in the same bytes, the program would read what it has overwritten, or two outputs would be written into one place. JAX's
@@ -152,8 +150,8 @@ copy of another one. `jax.tree.map(lambda x: x, params)`, `jnp.asarray`, `x[:]`,
 The rule needs the arrays of the call: `ligerdiag.check` with the real state, or a case with JAX arrays. An `Arg`, a
 `jax.ShapeDtypeStruct`, a Python number and a NumPy array say nothing: JAX makes an array of its own for each use of a NumPy
 array. Nor is there anything to find if no output takes the bytes (LD028), or if the function never reads an argument, which
-JAX then leaves out of the call. On a CPU, JAX copies what it donates of arrays that share memory by DLPack, so they do
-not count there. A dump has no arguments.""",
+JAX then leaves out of the call. A variable of NNX that is in a module twice is passed once by `nnx.jit`. On a CPU, JAX
+copies what it donates of arrays that share memory by DLPack, so they do not count there. A dump has no arguments.""",
     references=(
         "github.com/jax-ml/jax/issues/9635",
         "github.com/openxla/xla, xla/pjrt/utils.cc (TestBufferDonationClashes)",
