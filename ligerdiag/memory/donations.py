@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.shape import DTYPE_NAMES, HOST_SPACE, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.memory.copy_sources import Names
 from ligerdiag.memory.output_lines import find_output
@@ -83,6 +83,10 @@ def judge_donations(
         index = taken.get(number)
         if index is not None:
             output = leaves.index(index) if index in leaves else None
+            if output is not None and (why := _compare_spaces(optimized, number, output, names)):
+                fault = DonationFault.MEMORY
+                found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why, meant=output))
+                continue
             found.append(JudgedDonation(number=number, bytes=size, output=output, fault=None, why=""))
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
@@ -130,6 +134,18 @@ def find_clashes(
                 others=tuple([number for number in passed if number != taken[0]]),
                 taken=tuple(taken[1:]),
             )
+
+
+def _compare_spaces(module: HloModule, number: int, output: int, names: Names) -> str:
+    """Returns a clause about the memories in which an argument and the output lie that is to take its bytes; "" if it is
+    one memory. number: of the parameter.
+    """
+    given, made = module.parameter_spaces, module.output_spaces
+    if number >= len(given) or output >= len(made) or (given[number] == HOST_SPACE) == (made[output] == HOST_SPACE):
+        return ""
+    is_offloaded = made[output] == HOST_SPACE
+    place, other = ("the host's memory", "the device's") if is_offloaded else ("the device's memory", "the host's")
+    return f"JAX gives them to output {names.name_output(output)}, which is in {place}, and the argument is in {other}"
 
 
 def _list_returned(module: HloModule) -> Iterator[int]:
