@@ -90,6 +90,8 @@ class Compilation:
     """
     dropped: tuple[int, ...] = ()
     """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
+    on_host: tuple[int, ...] = ()
+    """Numbers of the parameters that lie in the memory of the host, besides those of which the module says it."""
     shared: SharedArguments | None = None
     """The parameters that are one array in the call, by their numbers; None if there are none."""
     donation_warning: str = ""

@@ -79,6 +79,7 @@ def analyse_memory(
     argument_names: Sequence[tuple[int, str]] = (),
     donated: Collection[int] = (),
     dropped: Collection[int] = (),
+    on_host: Collection[int] = (),
     shared: Sequence[Sequence[int]] = (),
     warning: str = "",
     bandwidth: float = 0.0,
@@ -87,9 +88,9 @@ def analyse_memory(
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
     (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. dropped: those that JAX drops from the user's program. shared: groups of those that are one array in the
-    call. warning: JAX's own warning about donations; empty if it gave none. bandwidth: bytes per second that the target's
-    memory can move; 0 if unknown.
+    donates. dropped: those that JAX drops from the user's program. on_host: those that lie in the memory of the host.
+    shared: groups of those that are one array in the call. warning: JAX's own warning about donations; empty if it gave
+    none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -105,7 +106,7 @@ def analyse_memory(
     )
     donations = [
         (one, _describe_donation(one, names, optimized, program))
-        for one in judge_donations(program, optimized, donated, names, dropped)
+        for one in judge_donations(program, optimized, donated, names, dropped, on_host=on_host)
     ]
     unread = _list_dropped(optimized, dropped, donated, names)
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]

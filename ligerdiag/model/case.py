@@ -87,6 +87,8 @@ class Arg:
     weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
     array: a number that arguments have in common which are one JAX array in memory; 0 for an array of its own. Where a case
         or a call gives JAX arrays, ligerdiag finds it out.
+    memory: the kind of memory in which it lies, such as `pinned_host`, as far as that matters for its donation; empty for
+        that of the device. The program is compiled for arguments on the device.
     """
 
     shape: tuple[int, ...]
@@ -96,6 +98,7 @@ class Arg:
     donate: bool = False
     weak: bool = False
     array: int = field(default=0, repr=False)
+    memory: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Converts the fields to their types. Raises InputError for a value that does not fit."""

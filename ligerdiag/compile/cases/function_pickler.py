@@ -40,7 +40,7 @@ from ligerdiag.compile.cases.live_functions import (
     find_reference,
     initialize_nothing,
 )
-from ligerdiag.compile.cases.shardings import list_explicit_axes, read_shardings
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_shardings
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 
@@ -87,7 +87,7 @@ class FunctionPickler(_Pickler):
             case "jax.Mesh" | "jax.AbstractMesh":
                 return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
             case "jax.NamedSharding" | "jaxlib.NamedSharding":
-                return build_named_sharding, (obj.mesh, obj.spec, _read_memory_kind(obj))
+                return build_named_sharding, (obj.mesh, obj.spec, read_memory(obj) or None)
             case "jax.PartitionSpec" | "jax.P":
                 others = {name: value for name in _SPEC_SETS if (value := getattr(obj, name, None))}
                 return build_partition_spec, (tuple(obj), others)
@@ -248,14 +248,6 @@ def _read_jit_options(jitted: Any) -> dict[str, Any]:
     info = jitted._jit_info
     options = {name: getattr(info, name) for name in ("static_argnums", "static_argnames", "keep_unused")}
     return {name: value for name, value in options.items() if value} | read_shardings(jitted)
-
-
-def _read_memory_kind(sharding: Any) -> str | None:
-    """Returns the kind of memory that the sharding names, other than the usual one of its devices; None if it names
-    none.
-    """
-    kind = getattr(sharding, "memory_kind", None)
-    return None if kind in ("device", "unpinned_host") else kind
 
 
 @contextmanager

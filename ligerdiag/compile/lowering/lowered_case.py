@@ -113,6 +113,8 @@ class LoweredCase:
     """Positions in `inputs` of the arguments that the user's program donates."""
     dropped: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that JAX drops from the user's program; they are not donated here."""
+    on_host: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that lie in the memory of the host."""
     shared: SharedArguments | None = None
     """The arguments that are one array; None if there are none."""
     takes_arrays: bool = False
@@ -255,6 +257,7 @@ def lower_case(
         readers=readers,
         donated=donated,
         dropped=tuple(number for number in range(len(inputs)) if number not in kept),
+        on_host=tuple(number for number, leaf in enumerate(jax.tree.leaves(case.args)) if "host" in leaf.memory),
         shared=_find_shared(case),
         takes_arrays=form.takes_arrays,
         donation_warning="\n".join(donation_warnings),

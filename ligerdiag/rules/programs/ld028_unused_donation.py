@@ -74,7 +74,7 @@ _HELP = {
     DonationFault.DTYPE: "return that output in the dtype of the argument, or do not donate the argument",
     DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
     DonationFault.MEMORY: (
-        "do not donate it, or give `jax.jit` the memory of every argument and output, in `in_shardings` and `out_shardings`"
+        "do not donate it: bytes of one memory cannot hold an output in the other, and JAX may end the process when it tries"
     ),
     DonationFault.LAYOUT: "give the output the layout of the argument",
     DonationFault.UNKNOWN: "compare the shapes, dtypes and shardings of argument and output, or do not donate it",
@@ -120,7 +120,7 @@ CASE = Case(name="blend", function=blend, args=(Arg(shape=(512, 512), donate=Tru
 )
 
 TO_THE_HOST = Example(
-    about="The output lies in the host's memory, and JAX lets it take the argument's bytes on the device all the same.",
+    about="The output lies in the host's memory, and the argument in that of the device.",
     code=f"""{_BEFORE}def offload(x):
     return jax.device_put(2.0 * x, jax.memory.Space.Host)
 
@@ -188,15 +188,17 @@ A donated argument is gone after the call. Donating it pays only if an output ta
 as much memory as before, and a step that fits without donation in tests does not fit where it counts. JAX warns once, as a
 Python warning among others, names shapes and no arguments, and says nothing where it leaves the decision to XLA, nor of
 an argument that it drops. That one is not even gone after the call: its bytes stay in use as long as somebody holds it.
-JAX pairs an argument on the device even with an output in the host's memory, unless `jax.jit` is given the memory of all
-arguments and outputs. Such a call aborts the process, or is not compiled.""",
+An argument that is not committed to a device is paired even with an output in the host's memory. Such a call ends the
+process, or is not compiled.""",
     what_to_do="""\
 Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
 layout; if the function never reads it, give `jax.jit` `keep_unused=True` as well.""",
     limits="""\
 A dump says only where arrays are split over devices which arguments were donated in vain; of other programs JAX alone
-knows. Donated arguments with one reason that have less than 4 KiB together do not
-count.""",
+knows. Where an argument on the device could also give its bytes to an output on the device, the rule trusts that JAX pairs
+these two, as it does if the argument is committed to its device (by `jax.device_put` with a device or a sharding). It does
+not see that only `out_shardings` put an output into the host's memory. Donated
+arguments with one reason that have less than 4 KiB together do not count.""",
     references=("docs.jax.dev/en/latest/buffer_donation.html",),
     bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE, TO_THE_HOST, NEVER_READ, MOVED_BY_ONE),
     good=(SUCCESSOR, KEPT),
