@@ -59,7 +59,7 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
                     continue
                 seen.add(place)
                 opcode = strip_phase(uses.find_started(collective).opcode)
-                is_update = writer.opcode != "custom-call"
+                is_update = not _calls(uses, writer)
                 work = "update" if is_update else "call"
                 why = (
                     f"the partitioner moves the operand of `{describe_instruction(writer)}` between devices first"
@@ -69,6 +69,12 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
                 yield Reshard(
                     collective=collective, writer=writer, bytes=size, trips=trips, why=why, is_update=is_update
                 )
+
+
+def _calls(uses: ValueUses, writer: HloInstruction) -> bool:
+    """Returns whether an operation is a custom call or a fusion around one."""
+    inside = [one for number in writer.called_computations for one in uses.module.computations[number].instructions]
+    return any(one.opcode == "custom-call" for one in (writer, *inside))
 
 
 def _list_cut_updates(uses: ValueUses, fusion: HloInstruction) -> Iterator[Position]:
