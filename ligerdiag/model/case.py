@@ -3,9 +3,9 @@
 This file imports neither jax nor triton: only a compile worker calls the function of a case.
 """
 
+import inspect
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -200,7 +200,7 @@ class Case:
 
 def _find_maker() -> str:
     """Returns the innermost line of the user's code that is being executed, such as `mine.py:12`; "" if there is none."""
-    frame = sys._getframe(2)
+    frame = inspect.currentframe()
     while frame is not None:
         if is_project_file(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"

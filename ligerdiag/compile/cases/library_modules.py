@@ -113,8 +113,12 @@ def list_passed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> lis
     nnx: Any = sys.modules.get("flax.nnx")
     if nnx is None or not hasattr(inner, "jitted_fn"):
         return library.tree.leaves(arguments)
-    found: list[Any] = library.tree.leaves(arguments, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
-    variables = {id(one): one for one in found if isinstance(one, nnx.Variable)}
+
+    def is_variable(leaf: Any) -> bool:
+        return isinstance(leaf, nnx.Variable)
+
+    found: list[Any] = library.tree.leaves(arguments, is_leaf=is_variable)
+    variables = {id(one): one for one in found if is_variable(one)}
     return library.tree.leaves([*variables.values(), *(one for one in found if id(one) not in variables)])
 
 

@@ -27,9 +27,9 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
     for array in first.values():
         addresses = list(_list_addresses(array))
         alike = [group for address in addresses for group in places.get(address, ())]
-        group = next((one for one in alike if _is_one_array(one[0], array, library)), None)
-        if group is None:
-            group = []
+        found = next((one for one in alike if _is_one_array(one[0], array, library)), None)
+        group: list[Any] = [] if found is None else found
+        if found is None:
             groups.append(group)
         group.append(array)
         for address in addresses:
@@ -80,13 +80,17 @@ def _is_refused(one: Any, other: Any, library: Any) -> bool:
     numpy: Any = sys.modules["numpy"]
     views: Iterable[Any] = [numpy.asarray(array) for shards in (one, other) for array in _list_parts(shards)]
     try:
-        donating = library.jit(lambda *arrays: arrays, donate_argnums=(0, 1), keep_unused=True)
+        donating = library.jit(_return_both, donate_argnums=(0, 1), keep_unused=True)
         library.block_until_ready(donating(one, other))
     except (RuntimeError, ValueError) as fault:
         return "donate" in str(fault)
     finally:
         del views
     return False
+
+
+def _return_both(one: Any, other: Any) -> tuple[Any, Any]:
+    return one, other
 
 
 def _list_parts(array: Any) -> Iterator[Any]:
