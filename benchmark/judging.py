@@ -27,7 +27,7 @@ RULES: Mapping[Kind, tuple[str, ...]] = {
     Kind.WRONG_DECLARATION: ("LD006", "LD009", "LD018"),
     Kind.OUT_OF_BOUNDS: ("LD020",),
     Kind.SILENT_COPY: ("LD027", "LD029", "LD030", "LD031", "LD032"),
-    Kind.VOID_DONATION: ("LD027", "LD028"),
+    Kind.VOID_DONATION: ("LD027", "LD028", "LD036"),
     Kind.MEMORY_DRIFT: ("LD033", "LD034"),
     Kind.OVERLAP: ("LD003", "LD005"),
     Kind.NO_COMPILE: (),

@@ -28,6 +28,8 @@ EXAMPLES: Mapping[tuple[type[Any], str], tuple[str, ...]] = {
     ),
     (Arg, "donate"): ("Arg(shape=(8, 128), donate=True)",),
     (Arg, "weak"): ("Arg(shape=(), weak=True)",),
+    (Arg, "array"): ("Arg(shape=(8, 128), donate=True, array=1)",),
+    (Arg, "memory"): ('Arg(shape=(8, 128), donate=True, memory="pinned_host")',),
     (Draw, "kind"): ('Draw(kind="uniform")', 'Draw(kind="zeros")'),
     (Draw, "seed"): ("Draw(seed=3)",),
     (Draw, "scale"): ("Draw(scale=0.02)", 'Draw(kind="bernoulli", scale=0.1)'),

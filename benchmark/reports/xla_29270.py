@@ -23,7 +23,6 @@ REPORT = Report(
     kind=Kind.VOID_DONATION,
     reported="donating an argument to an output in another memory space aborts without a message",
     finds=Wrong(at=("move",), kinds=(Kind.VOID_DONATION, Kind.NO_COMPILE)),
-    missed="donations are paired without a look at memory spaces, so the output on the host seems to take the bytes",
 )
 BAD = Case(name="xla_29270", params=("bad",), function=offload, args=(Arg(shape=(128, 128), donate=True),))
 CURED = Case(name="xla_29270", params=("cured",), function=offload, args=(Arg(shape=(128, 128)),))

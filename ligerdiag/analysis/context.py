@@ -102,6 +102,8 @@ class Context(EvaluatedPair):
     """Reads of Refs that JAX moved away from the writes that should come before them, according to the trace."""
     shared: tuple[SharedBytes, ...] = ()
     """Pairs of values that are alive at the same time in the same bytes of XLA's own buffer assignment."""
+    arguments_line: SourceLine | None = None
+    """The line that gives the program its arguments, if some of these are one array."""
     memory: MemoryAnalysis | None = None
     """The copies, the donations and the memory use of the optimized module; None without a schedule or without XLA's
     own buffer assignment.

@@ -27,6 +27,7 @@ from ligerdiag.compile.cases.function_pickler import (
     pickle_live,
     settle_class_names,
 )
+from ligerdiag.compile.cases.library_modules import list_passed
 from ligerdiag.compile.cases.live_functions import (
     ProcessState,
     list_own_folders,
@@ -34,6 +35,7 @@ from ligerdiag.compile.cases.live_functions import (
     unwrap_jitted,
     write_function_file,
 )
+from ligerdiag.compile.cases.shared_arrays import number_shared_arrays
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Case
@@ -85,7 +87,8 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         raise InputError(f"expected kwargs to be a mapping of name to argument but got {live.kwargs!r:.60}")
     unwrapped = unwrap_jitted(live.function, live.specs, live.kwargs)
     unimportable = list_unimportable(str(root))
-    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, unimportable)
+    shared = number_shared_arrays(list_passed(unwrapped.function, unwrapped.arguments))
+    arguments, pickler = _pickle_arguments(unwrapped.arguments, name, unimportable, shared)
     case = Case(
         name=name,
         function=unwrapped.function,
@@ -97,6 +100,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         expected_rules=live.expected_rules,
         effects=live.effects or {},
         reference=live.reference,
+        made_at=None if shared else "",  # a line would only make the file of the function another one
     )
     pickled = pickle_live(case, unimportable)
     classes = (*arguments.classes, *pickled.classes)
@@ -141,12 +145,12 @@ def _describe_place(function: Any) -> str:
 
 
 def _pickle_arguments(
-    specs: tuple[Any, ...], name: str, unimportable: tuple[ModuleType, ...]
+    specs: tuple[Any, ...], name: str, unimportable: tuple[ModuleType, ...], shared: Mapping[int, int]
 ) -> tuple[Pickled, ArgumentPickler]:
     picklers: list[ArgumentPickler] = []
 
     def make(stream: Any, by_value: frozenset[str]) -> FunctionPickler:
-        picklers.append(ArgumentPickler(stream, by_value))
+        picklers.append(ArgumentPickler(stream, by_value, shared))
         return picklers[-1]
 
     try:

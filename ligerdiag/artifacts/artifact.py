@@ -34,6 +34,7 @@ from ligerdiag.artifacts.call_records import (
     MovedRef,
     Placement,
     RefStore,
+    SharedArguments,
     TieSite,
     parse_readers,
 )
@@ -196,6 +197,12 @@ class Provenance:
     """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
     they are parameters all the same, and not donated.
     """
+    on_host: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that lie in the memory of the host, although XLA compiled for arguments in that
+    of the device.
+    """
+    shared: SharedArguments | None = None
+    """The arguments that are one array; None if there are none."""
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""

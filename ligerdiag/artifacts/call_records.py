@@ -46,6 +46,16 @@ class Placement:
                 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedArguments:
+    """Arguments of the program that are one array in the memory of the caller."""
+
+    groups: tuple[tuple[int, ...], ...]
+    """Positions of the arguments, for each such array at least two."""
+    line: SourceLine | None = None
+    """The line that makes the case, or the call of `ligerdiag.check`; None if unknown."""
+
+
 def compute_placements(
     shapes: Sequence[tuple[int, ...]],
     shardings: Sequence[Any],

@@ -195,6 +195,12 @@ class HloModule:
     stack_frames: StackFrameIndexProto
     input_output_alias: HloInputOutputAliasProto
     """Which entry parameters and outputs of the module share a buffer (donation)."""
+    parameter_spaces: tuple[int, ...] = ()
+    """The memory space in which the caller has each entry parameter that is an array: 0 that of the device, `HOST_SPACE`
+    that of the host. Empty if the module does not say.
+    """
+    output_spaces: tuple[int, ...] = ()
+    """The memory space of each leaf of the module's result."""
     donors: tuple[int, ...] = ()
     """Numbers of the donated entry parameters that have no output assigned yet: where arrays are split over devices,
     XLA pairs donated parameters with outputs itself.

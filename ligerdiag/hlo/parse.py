@@ -12,7 +12,7 @@ from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment, parse_buffer_assignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath, parse_tag_path
 from ligerdiag.hlo.opcodes import OPCODES, Trait, having
-from ligerdiag.hlo.shape import InvalidAlias, take_invalid_aliases
+from ligerdiag.hlo.shape import InvalidAlias, iterate_leaf_shapes, take_invalid_aliases
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloModuleProto, HloProto
 from ligerdiag.untrusted_files import MAXIMUM_FILE_BYTES, read_untrusted
 
@@ -118,6 +118,10 @@ def parse_module(proto: HloModuleProto) -> HloModule:
         computations=computations,
         stack_frames=proto.stack_frame_index,
         input_output_alias=proto.input_output_alias,
+        parameter_spaces=tuple([one.layout.memory_space for one in proto.host_program_shape.parameters]),
+        output_spaces=tuple(
+            [one.layout.memory_space for _, one in iterate_leaf_shapes(proto.host_program_shape.result)]
+        ),
         donors=tuple([one.parameter_number for one in proto.buffer_donor.entries if not one.parameter_shape_index]),
         replica_count=max(proto.device_assignment.replica_count, 1),
         frontend_attributes=dict(proto.frontend_attributes.map),

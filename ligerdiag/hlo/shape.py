@@ -22,6 +22,8 @@ from ligerdiag.hlo.xla_pb2 import HloInstructionProto, OutputOperandAliasing, Sh
 
 TUPLE = 13
 TOKEN = 17
+HOST_SPACE = 5
+"""XLA's number of the host's memory in a layout (`kHostMemorySpace`, xla/layout.h); other numbers are on the device."""
 
 type ShapeIndex = tuple[int, ...]
 """Path into a nested tuple shape, such as (1, 0) for element 0 of element 1; () is the whole shape."""

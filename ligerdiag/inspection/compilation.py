@@ -26,6 +26,7 @@ from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_ac
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.call_records import SharedArguments
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
@@ -139,7 +140,7 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             unknown = make_outputs_unknown(context.verdicts, mixed_up.outputs)
             context = replace(context, mixed_up=mixed_up, verdicts=unknown)
         compilation, memory = _analyse_memory(compilation, names)
-        context = replace(context, memory=memory)
+        context = replace(context, memory=memory, arguments_line=compilation.shared and compilation.shared.line)
         around = compute_neighbourhoods(context) if words.get("neighbourhoods") else ()
         called = list_kernel_calls(context) if words.get("neighbourhoods") else None
         drawn = compute_schedule_view(context) if words.get("view") else None
@@ -203,6 +204,8 @@ def _analyse_memory(compilation: Compilation, names: tuple[str, ...]) -> tuple[C
             argument_names=compilation.argument_names,
             donated=compilation.donated,
             dropped=compilation.dropped,
+            on_host=compilation.on_host,
+            shared=() if compilation.shared is None else compilation.shared.groups,
             warning=compilation.donation_warning,
             bandwidth=compilation.bandwidth,
         )
@@ -495,6 +498,8 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         argument_names=tuple(zip(artifact.provenance.parameters, artifact.provenance.inputs, strict=False)),
         donated=_find_parameters(artifact.provenance, artifact.provenance.donated),
         dropped=_find_parameters(artifact.provenance, artifact.provenance.dropped),
+        on_host=_find_parameters(artifact.provenance, artifact.provenance.on_host),
+        shared=_find_shared_parameters(artifact.provenance),
         donation_warning=artifact.provenance.donation_warning,
         bandwidth=find_bandwidth(artifact.provenance.target),
     )
@@ -508,6 +513,13 @@ def _find_parameters(provenance: Provenance, inputs: Sequence[int]) -> tuple[int
     """Returns the numbers of the parameters that are these inputs. inputs: positions in `provenance.inputs`."""
     known = provenance.parameters
     return tuple([known[number] for number in inputs if 0 <= number < len(known)])
+
+
+def _find_shared_parameters(provenance: Provenance) -> SharedArguments | None:
+    shared = provenance.shared
+    if shared is None:
+        return None
+    return replace(shared, groups=tuple([_find_parameters(provenance, group) for group in shared.groups]))
 
 
 def _find_tuning(provenance: Provenance, optimized: HloModule) -> Tuning | None:

@@ -13,7 +13,7 @@ from ligerdiag.analysis.tag_trust import are_in_order
 from ligerdiag.analysis.verdict.comparison import join_outputs, join_read
 from ligerdiag.analysis.write_correspondence import TagCoverage, compute_tag_coverage
 from ligerdiag.artifacts.artifact import ANY_OPERAND, KernelCall
-from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, RefStore
+from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, RefStore, SharedArguments
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence
@@ -90,6 +90,10 @@ class Compilation:
     """
     dropped: tuple[int, ...] = ()
     """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
+    on_host: tuple[int, ...] = ()
+    """Numbers of the parameters that lie in the memory of the host, besides those of which the module says it."""
+    shared: SharedArguments | None = None
+    """The parameters that are one array in the call, by their numbers; None if there are none."""
     donation_warning: str = ""
     """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0

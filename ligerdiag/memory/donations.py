@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.shape import DTYPE_NAMES, compute_byte_size, iterate_leaf_shapes, render_shape
+from ligerdiag.hlo.shape import DTYPE_NAMES, HOST_SPACE, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.memory.copy_sources import Names
 from ligerdiag.memory.output_lines import find_output
@@ -43,13 +43,17 @@ def judge_donations(
     donated: Collection[int],
     names: Names,
     dropped: Collection[int] = (),
+    *,
+    on_host: Collection[int] = (),
 ) -> tuple[JudgedDonation, ...]:
     """Returns a record for each donated argument, by parameter number.
 
     program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
     parameter numbers that the program is known to donate, besides those that outputs take and XLA's own list of donors.
-    dropped: the parameter numbers that JAX drops from the user's program.
+    dropped: the parameter numbers that JAX drops from the user's program. on_host: those that lie in the memory of the host,
+    besides those of which the module says it.
     """
+    spaces = _Spaces(optimized, on_host)
     taken = {
         entry.parameter_number: tuple(entry.output_shape_index)
         for entry in optimized.input_output_alias.entries
@@ -83,6 +87,16 @@ def judge_donations(
         index = taken.get(number)
         if index is not None:
             output = leaves.index(index) if index in leaves else None
+            if output is not None and not spaces.are_one(number, output):
+                spare = spaces.take_spare(number, output, outputs, claimed)
+                if spare is None:
+                    why = spaces.describe(number, f"output {names.name_output(output)}")
+                    fault = DonationFault.MEMORY
+                    found.append(
+                        JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why, meant=output)
+                    )
+                    continue
+                output = spare
             found.append(JudgedDonation(number=number, bytes=size, output=output, fault=None, why=""))
             continue
         given = whole.entry.parameters[number].shape if number < len(whole.entry.parameters) else parameter.shape
@@ -95,6 +109,83 @@ def judge_donations(
             fault, why, meant = DonationFault.UNUSED, f"the program does not use it, and {why}", None
         found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why, meant=meant))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonationClash:
+    """A donated argument whose bytes an output takes, although another argument of the call has the same bytes."""
+
+    number: int
+    """Parameter number of the argument."""
+    output: int
+    """Number of the output that takes its bytes."""
+    others: tuple[int, ...]
+    """Parameter numbers of the other arguments that are the same array."""
+    taken: tuple[int, ...]
+    """Those of `others` whose bytes other outputs are to take."""
+
+
+def find_clashes(
+    judged: Sequence[JudgedDonation], shared: Sequence[Sequence[int]], dropped: Collection[int]
+) -> Iterator[DonationClash]:
+    """Yields the donations that XLA's runtime refuses, at most one for each array. An argument that JAX drops is not part
+    of the call, and one whose bytes no output takes is not donated to it.
+
+    judged: of all donated arguments. shared: groups of parameter numbers that are one array. dropped: by JAX.
+    """
+    outputs = {one.number: one.output for one in judged if one.output is not None}
+    for group in shared:
+        passed = [number for number in group if number not in dropped]
+        taken = [number for number in passed if number in outputs]
+        if taken and len(passed) > 1:
+            yield DonationClash(
+                number=taken[0],
+                output=outputs[taken[0]],
+                others=tuple([number for number in passed if number != taken[0]]),
+                taken=tuple(taken[1:]),
+            )
+
+
+class _Spaces:
+    """The memories, of host or device, in which the arguments and outputs of a module lie.
+
+    JAX pairs donated arguments with outputs of their memory if it knows the memory of all of them, which it does if the
+    arrays are committed to their devices. A described GPU has no memories for JAX, so the module may pair others.
+
+    on_host: numbers of parameters on the host, besides those of which the module says it.
+    """
+
+    def __init__(self, module: HloModule, on_host: Collection[int]) -> None:
+        given = [number for number, space in enumerate(module.parameter_spaces) if space == HOST_SPACE]
+        self._arguments = frozenset((*given, *on_host))
+        self._outputs = frozenset(number for number, space in enumerate(module.output_spaces) if space == HOST_SPACE)
+        self._spared: set[int] = set()
+
+    def are_one(self, number: int, output: int) -> bool:
+        """Returns whether an argument and an output lie in one memory. number: of the parameter."""
+        return (number in self._arguments) == (output in self._outputs)
+
+    def take_spare(
+        self, number: int, output: int, outputs: Sequence[ShapeProto], claimed: Mapping[int, int]
+    ) -> int | None:
+        """Returns the first output like `output` that lies in the memory of an argument and that no other argument takes;
+        each output at most once, and None if there is none.
+
+        number: of the parameter. outputs: the shapes of all outputs. claimed: from output to the argument that takes it.
+        """
+        for other, shape in enumerate(outputs):
+            is_like = _has_dimensions(shape, outputs[output]) and shape.element_type == outputs[output].element_type
+            taker = claimed.get(other)
+            is_taken = other in self._spared or (taker is not None and self.are_one(taker, other))
+            if is_like and self.are_one(number, other) and not is_taken:
+                self._spared.add(other)
+                return other
+        return None
+
+    def describe(self, number: int, output: str) -> str:
+        """Returns a clause that an output is in the other memory than the argument with this parameter number."""
+        place, other = ("device", "host") if number in self._arguments else ("host", "device")
+        return f"{output} is in the memory of the {place}, and the argument in that of the {other}"
 
 
 def _list_returned(module: HloModule) -> Iterator[int]:

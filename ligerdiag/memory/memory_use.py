@@ -16,7 +16,7 @@ from ligerdiag.hlo.shape import compute_byte_size, iterate_leaf_shapes, render_s
 from ligerdiag.memory.copy_causes import CopyCauses, CopyReason
 from ligerdiag.memory.copy_sources import Names, describe_instruction
 from ligerdiag.memory.donated_outputs import measure
-from ligerdiag.memory.donations import JudgedDonation, judge_donations
+from ligerdiag.memory.donations import DonationClash, JudgedDonation, find_clashes, judge_donations
 from ligerdiag.memory.live_bytes import LiveBytes, compute_live_bytes
 from ligerdiag.memory.moves import Move, find_surroundings, list_moves
 from ligerdiag.memory.output_lines import find_element, find_output_line
@@ -65,6 +65,9 @@ class MemoryAnalysis:
     """The explained copies, largest first as in `use`."""
     donations: tuple[tuple[JudgedDonation, Donation], ...] = ()
     reshards: tuple[tuple[Reshard, Copy], ...] = ()
+    clashes: tuple[DonationClash, ...] = ()
+    names: Names | None = None
+    """The names of arguments and outputs."""
 
 
 def analyse_memory(
@@ -76,6 +79,8 @@ def analyse_memory(
     argument_names: Sequence[tuple[int, str]] = (),
     donated: Collection[int] = (),
     dropped: Collection[int] = (),
+    on_host: Collection[int] = (),
+    shared: Sequence[Sequence[int]] = (),
     warning: str = "",
     bandwidth: float = 0.0,
 ) -> MemoryAnalysis:
@@ -83,8 +88,9 @@ def analyse_memory(
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
     (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. dropped: those that JAX drops from the user's program. warning: JAX's own warning about donations; empty if
-    it gave none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
+    donates. dropped: those that JAX drops from the user's program. on_host: those that lie in the memory of the host.
+    shared: groups of those that are one array in the call. warning: JAX's own warning about donations; empty if it gave
+    none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -100,7 +106,7 @@ def analyse_memory(
     )
     donations = [
         (one, _describe_donation(one, names, optimized, program))
-        for one in judge_donations(program, optimized, donated, names, dropped)
+        for one in judge_donations(program, optimized, donated, names, dropped, on_host=on_host)
     ]
     unread = _list_dropped(optimized, dropped, donated, names)
     reshards = [(one, _describe_reshard(one, optimized)) for one in find_reshards(uses)]
@@ -121,7 +127,14 @@ def analyse_memory(
         warning=warning,
     )
     use = _add_curve(use, live, uses, names)
-    return MemoryAnalysis(use=use, copies=tuple(copies), donations=tuple(donations), reshards=tuple(reshards))
+    return MemoryAnalysis(
+        use=use,
+        copies=tuple(copies),
+        donations=tuple(donations),
+        reshards=tuple(reshards),
+        clashes=tuple(find_clashes([one for one, _ in donations], shared, dropped)),
+        names=names,
+    )
 
 
 def asks_in_place(optimized: HloModule, buffers: BufferAssignment) -> bool:

@@ -14,13 +14,11 @@ from ligerdiag.hlo.buffers import Slice
 from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloComputation, HloInstruction
-from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
+from ligerdiag.hlo.shape import HOST_SPACE, ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.value_uses import ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _MOVES_ORDER = frozenset({"transpose", "copy"})
-_HOST = 5
-"""XLA's number of the host's memory in a layout (`kHostMemorySpace`, xla/layout.h); other numbers are on the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,7 +133,7 @@ def _list_fused(uses: ValueUses, fusion: HloInstruction) -> Iterator[tuple[Shape
 
 
 def _is_on_host(value: HloInstruction, index: ShapeIndex) -> bool:
-    return any(shape.layout.memory_space == _HOST for at, shape in iterate_leaf_shapes(value.shape) if at == index)
+    return any(shape.layout.memory_space == HOST_SPACE for at, shape in iterate_leaf_shapes(value.shape) if at == index)
 
 
 def _reorders(one: HloInstruction) -> bool:

@@ -7,13 +7,13 @@ array that the author donated. A collective that the author writes (`all_gather`
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ligerdiag.hlo.dataflow import Position
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, strip_tags
 from ligerdiag.hlo.opcodes import Trait, having, strip_phase
 from ligerdiag.hlo.shape import ShapeIndex, compute_byte_size, iterate_leaf_shapes, render_shape
 from ligerdiag.memory.copy_sources import describe_instruction
 from ligerdiag.memory.moves import find_surroundings
-from ligerdiag.memory.value_uses import UPDATES, ValueUses, find_updates
+from ligerdiag.memory.value_uses import SLICES, UPDATES, ValueUses, find_updates
 from ligerdiag.model.memory import SMALLEST_BYTES
 
 _GATHERS = having(Trait.GATHERS)
@@ -34,6 +34,8 @@ class Reshard:
     trips: int | None
     why: str
     """One clause that explains the collective, with names."""
+    is_update: bool = False
+    """Whether the operation is an update of XLA's own, and no call."""
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
@@ -46,7 +48,8 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
         for writer in computation.instructions:
             if writer.opcode not in _WRITERS:
                 continue
-            for _, (operand, index) in find_updates(uses.module, writer):
+            updated = [operand for _, operand in find_updates(uses.module, writer)]
+            for operand, index in (*updated, *_list_cut_updates(uses, writer)):
                 place = _find_collective(uses, operand, index)
                 if place is None or place in seen:
                     continue
@@ -56,11 +59,39 @@ def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
                     continue
                 seen.add(place)
                 opcode = strip_phase(uses.find_started(collective).opcode)
+                is_update = not _calls(uses, writer)
+                work = "update" if is_update else "call"
                 why = (
                     f"the partitioner moves the operand of `{describe_instruction(writer)}` between devices first"
-                    f" ({opcode} to {render_shape(operand.shape)}), so the call does not work on the array that it was given"
+                    f" ({opcode} to {render_shape(operand.shape)}), so the {work} does not work on the array that it was"
+                    " given"
                 )
-                yield Reshard(collective=collective, writer=writer, bytes=size, trips=trips, why=why)
+                yield Reshard(
+                    collective=collective, writer=writer, bytes=size, trips=trips, why=why, is_update=is_update
+                )
+
+
+def _calls(uses: ValueUses, writer: HloInstruction) -> bool:
+    """Returns whether an operation is a custom call or a fusion around one."""
+    inside = [one for number in writer.called_computations for one in uses.module.computations[number].instructions]
+    return any(one.opcode == "custom-call" for one in (writer, *inside))
+
+
+def _list_cut_updates(uses: ValueUses, fusion: HloInstruction) -> Iterator[Position]:
+    """Yields the operands of a fusion of which it updates a part, to keep only a part of the result: each device updates
+    the whole array, and cuts out its own part.
+    """
+    if fusion.opcode != "fusion":
+        return
+    fused = uses.module.computations[fusion.called_computations[0]]
+    flow = Dataflow(uses.module, PassThrough(bitcasts=True, tuples=True))
+    for one in fused.instructions:
+        users = fused.users[one.id]
+        if one.opcode not in UPDATES or not users or not all(user.opcode in SLICES for user in users):
+            continue
+        updated, inner = flow.find_definition(one.operands[0])
+        if updated.opcode == "parameter" and uses.module.homes[updated.id] is fused:
+            yield fusion.operands[updated.proto.parameter_number], inner
 
 
 def _find_collective(uses: ValueUses, value: HloInstruction, index: ShapeIndex) -> Position | None:

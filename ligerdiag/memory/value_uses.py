@@ -24,7 +24,7 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 _PASSES = having(Trait.FORWARDS, Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.UPDATE) | {"copy-done", "async-done"}
 UPDATES = having(Trait.IN_PLACE) - having(Trait.COLLECTIVE)
 """Opcodes of operations that write a part of an operand in place."""
-_SLICES = frozenset({"slice", "dynamic-slice"})
+SLICES = frozenset({"slice", "dynamic-slice"})
 _MOST_USES = 10_000
 _MOST_COPIES = 8
 
@@ -171,7 +171,7 @@ class ValueUses:
 
     def reads_part(self, user: HloInstruction, position: Position) -> bool:
         """Returns whether an operation (alone, in a fusion or asynchronous) reads only slices of a value."""
-        if user.opcode in _SLICES or user.opcode == "gather":
+        if user.opcode in SLICES or user.opcode == "gather":
             return True
         if user.opcode not in ASYNC_STARTS | {"fusion"}:
             return False

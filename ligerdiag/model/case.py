@@ -1,9 +1,9 @@
 """A case: a JAX function, its arguments, its mesh, and the expected verdicts on its schedule.
 
-This file imports neither jax nor triton, and other parts of ligerdiag only to report an error: only a compile worker
-calls the function of a case.
+This file imports neither jax nor triton: only a compile worker calls the function of a case.
 """
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from operator import index
 from typing import Any, cast
+
+from ligerdiag.errors import is_project_file
 
 AXES = "xyzwvu"
 """Names of the mesh axes, in order, if a mesh is given by its sizes alone."""
@@ -83,6 +85,10 @@ class Arg:
         In an argument that is a pytree, all or none have to be donated. A function that is made by `jax.jit` with
         donations need not repeat them here.
     weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
+    array: a number that arguments have in common which are one JAX array in memory; 0 for an array of its own. Where a case
+        or a call gives JAX arrays, ligerdiag finds it out.
+    memory: the kind of memory in which it lies, such as `pinned_host`, as far as that matters for its donation; empty for
+        that of the device. The program is compiled for arguments on the device.
     """
 
     shape: tuple[int, ...]
@@ -91,6 +97,8 @@ class Arg:
     partition: tuple[str | tuple[str, ...] | None, ...] = ()
     donate: bool = False
     weak: bool = False
+    array: int = field(default=0, repr=False)
+    memory: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Converts the fields to their types. Raises InputError for a value that does not fit."""
@@ -140,6 +148,8 @@ class Case:
         `bisect --over mitigation` compares the cases of one file that have the same name, differ in exactly one of their
         params, and have different mitigations. If it is empty and exactly one of the params is a usual name of a measure
         (hidden, trivial, barrier, aliased, out_of_place, shard_map), that param counts as the mitigation.
+    made_at: the file and line that make the case, such as `mine.py:12`, for findings about its arguments; empty if
+        unknown. By default ligerdiag finds them.
     """
 
     name: str
@@ -160,6 +170,7 @@ class Case:
     reference: Callable[..., Any] | None = None
     about: str = ""
     mitigation: str = ""
+    made_at: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Converts the fields to their types. Raises InputError for a value that does not fit."""
@@ -176,6 +187,8 @@ class Case:
         if not isinstance(cast("object", self.effects), Mapping):
             raise _refuse(f"expected effects to be a mapping of target to operands but got {_describe(self.effects)}")
         object.__setattr__(self, "xla_flags", _read_flags(self.xla_flags))
+        if self.made_at is None:
+            object.__setattr__(self, "made_at", _find_maker())
 
     @property
     def id(self) -> str:
@@ -183,6 +196,16 @@ class Case:
         if not self.params:
             return self.name
         return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
+
+
+def _find_maker() -> str:
+    """Returns the innermost line of the user's code that is being executed, such as `mine.py:12`; "" if there is none."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_project_file(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def size(name: str, default: int) -> int:

@@ -103,6 +103,10 @@ class DonationFault(StrEnum):
     """An output has the argument's shape and dtype, but another sharding."""
     LAYOUT = "layout"
     """An output has the argument's shape and dtype, but another layout."""
+    MEMORY = "memory"
+    """The output with which JAX pairs the argument lies in the memory of the host and the argument in that of the device,
+    or the other way round.
+    """
     UNUSED = "unused"
     """The program does not use the argument."""
     DROPPED = "dropped"

@@ -221,6 +221,23 @@ def test_arguments_have_the_shardings_that_their_jit_gives_them(send: Send) -> N
     assert (case.mesh, case.explicit_axes) == ({"x": 2}, ("x",))
 
 
+def test_arguments_that_are_one_array_arrive_as_one(send: Send) -> None:
+    array, other = jnp.ones(2), jnp.ones(2)
+    case, _ = send(lambda state, x: x, {"a": array, "b": array, "n": np.ones(2)}, other)
+    assert [arg.array for arg in jax.tree.leaves(case.args)] == [1, 1, 0, 0]
+    assert (case.made_at or "").startswith(f"{__file__}:")
+    alone, _ = send(lambda state, x: x, {"a": array}, other)
+    assert alone.made_at == "", "the line of a call is no reason to judge a function again"
+
+
+def test_an_argument_in_the_memory_of_the_host_arrives_as_one(send: Send) -> None:
+    device = next(iter(jnp.ones(1).devices()))
+    library: Any = jax
+    array = library.device_put(jnp.ones(2), jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host"))
+    case, _ = send(lambda x, y: x, array, jnp.ones(2))
+    assert [arg.memory for arg in case.args] == ["pinned_host", ""]
+
+
 def test_a_sharding_that_no_other_process_can_have_is_refused_with_a_remedy(send: Send) -> None:
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     with pytest.raises(InputError, match=r"`SingleDeviceSharding` in its out_shardings, .* `NamedSharding`"):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag import api
+from ligerdiag.memory.donations import JudgedDonation, find_clashes
 from ligerdiag.model.memory import Donation, DonationFault
 from ligerdiag.model.report import CaseReport
 
@@ -58,6 +59,8 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
         ("last_in_another_dtype", "state.w", DonationFault.DTYPE, "output `w` has its shape, but is bf16, not f32"),
         ("ignore_second", "scratch", DonationFault.DROPPED, "JAX drops what the function never reads"),
         ("donate_static_part", "fluid.p", DonationFault.DROPPED, "JAX drops what the function never reads"),
+        ("offload", "x", DonationFault.MEMORY, "output `output` is in the memory of the host"),
+        ("fetch", "x", DonationFault.MEMORY, "output `output` is in the memory of the device"),
         ("sharded_otherwise", "x", DonationFault.SHARDING, "is split over the devices in another way"),
     ],
 )
@@ -68,6 +71,40 @@ def test_a_void_donation_has_its_reason(
     assert donation.output == ""
     assert donation.fault is fault
     assert why in donation.why
+
+
+@pytest.mark.parametrize(("name", "output"), [("offload_one", "output 1"), ("update_on_host", "output")])
+def test_an_output_in_the_memory_of_the_argument_takes_the_bytes(
+    cases: dict[str, CaseReport], name: str, output: str
+) -> None:
+    """As JAX pairs them for arrays that are committed to their device."""
+    donation = list_donations(cases[name])["x"]
+    assert (donation.output, donation.fault) == (output, None)
+
+
+def make_judged_donation(number: int, output: int | None) -> JudgedDonation:
+    fault = DonationFault.SHAPE if output is None else None
+    return JudgedDonation(number=number, bytes=4, output=output, fault=fault, why="")
+
+
+@pytest.mark.parametrize(
+    ("taken", "dropped", "clash"),
+    [
+        ({0: 0}, (), (0, (1,), ())),
+        ({1: 0}, (), (1, (0,), ())),
+        ({0: 0, 1: 1}, (), (0, (1,), (1,))),
+        ({0: None}, (), None),
+        ({0: 0}, (1,), None),
+        ({2: 0}, (), None),
+    ],
+)
+def test_a_clash_needs_two_arguments_that_are_passed_and_one_whose_bytes_are_taken(
+    taken: dict[int, int | None], dropped: tuple[int, ...], clash: tuple[int, tuple[int, ...], tuple[int, ...]] | None
+) -> None:
+    """Arguments 0 and 1 are one array."""
+    judged = [make_judged_donation(number, output) for number, output in taken.items()]
+    found = [(one.number, one.others, one.taken) for one in find_clashes(judged, [(0, 1)], dropped)]
+    assert found == ([] if clash is None else [clash])
 
 
 def test_the_line_is_the_one_that_uses_the_argument(cases: dict[str, CaseReport]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ligerdiag.compile.cases.shardings import list_explicit_axes, read_partition
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_partition
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Draw, Values, read_mesh
 
@@ -37,7 +37,9 @@ class ArrayRecord:
     """The parts of an `Arg` that describe one array."""
 
     fields: Mapping[str, Any]
-    """The keywords `shape`, `dtype`, `partition` and (except for random keys) `weak` of the `Arg`."""
+    """The keywords `shape`, `dtype`, `partition`, (except for random keys) `weak`, and (unless it is that of the device)
+    `memory` of the `Arg`.
+    """
     draw: Mapping[str, object]
     """Keywords of the `Draw` whose random numbers replace the array's own if `values` is None; none for the default Draw.
     """
@@ -74,8 +76,10 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
         return ArrayRecord(fields=fields, draw={}, values=_read_key_data(array), mesh=mesh, explicit=explicit)
     weak = bool(getattr(array, "weak_type", False))
     draw = _compute_draw(array)
+    memory = read_memory(getattr(array, "sharding", None))
+    placed = {"memory": memory} if memory else {}
     return ArrayRecord(
-        fields={"shape": shape, "dtype": dtype, "partition": partition, "weak": weak},
+        fields={"shape": shape, "dtype": dtype, "partition": partition, "weak": weak, **placed},
         draw=draw,
         values=None if draw == _ZEROS else _read_values(array, dtype, float_bytes),
         mesh=mesh,

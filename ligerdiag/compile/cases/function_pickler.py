@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from hashlib import sha256
 from threading import Lock
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -40,7 +40,7 @@ from ligerdiag.compile.cases.live_functions import (
     find_reference,
     initialize_nothing,
 )
-from ligerdiag.compile.cases.shardings import list_explicit_axes, read_shardings
+from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_shardings
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
 
@@ -87,7 +87,7 @@ class FunctionPickler(_Pickler):
             case "jax.Mesh" | "jax.AbstractMesh":
                 return build_unplaced_mesh, (tuple(obj.axis_sizes), tuple(obj.axis_names), list_explicit_axes(obj))
             case "jax.NamedSharding" | "jaxlib.NamedSharding":
-                return build_named_sharding, (obj.mesh, obj.spec, _read_memory_kind(obj))
+                return build_named_sharding, (obj.mesh, obj.spec, read_memory(obj) or None)
             case "jax.PartitionSpec" | "jax.P":
                 others = {name: value for name in _SPEC_SETS if (value := getattr(obj, name, None))}
                 return build_partition_spec, (tuple(obj), others)
@@ -250,14 +250,6 @@ def _read_jit_options(jitted: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value} | read_shardings(jitted)
 
 
-def _read_memory_kind(sharding: Any) -> str | None:
-    """Returns the kind of memory that the sharding names, other than the usual one of its devices; None if it names
-    none.
-    """
-    kind = getattr(sharding, "memory_kind", None)
-    return None if kind in ("device", "unpinned_host") else kind
-
-
 @contextmanager
 def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
     """Makes cloudpickle pickle these modules by value inside the context; only one thread at a time, because
@@ -341,10 +333,15 @@ def _is_full(cell: Any) -> bool:
 class ArgumentPickler(FunctionPickler):
     """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one,
     and `explicit` their axes of the type Explicit.
+
+    shared: the numbers of arrays that are several of the arguments, by id (`number_shared_arrays`).
     """
 
-    def __init__(self, stream: io.BytesIO, by_value: frozenset[str]) -> None:
+    def __init__(
+        self, stream: io.BytesIO, by_value: frozenset[str], shared: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         super().__init__(stream, by_value)
+        self._shared = shared
         self.meshes: list[Mapping[str, int]] = []
         self.explicit: set[str] = set()
         self._float_bytes = MAXIMUM_VALUE_BYTES
@@ -359,4 +356,6 @@ class ArgumentPickler(FunctionPickler):
         self.explicit.update(record.explicit)
         if record.values is not None and "float" in record.fields["dtype"]:
             self._float_bytes -= len(record.values)
-        return build_arg, (record.fields, record.draw, record.values)
+        number = self._shared.get(id(obj), 0)
+        fields = {**record.fields, "array": number} if number else record.fields
+        return build_arg, (fields, record.draw, record.values)

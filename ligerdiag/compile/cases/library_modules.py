@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ligerdiag.compile.cases.array_records import is_array
-from ligerdiag.compile.cases.live_functions import keeps_unused, name_arguments
+from ligerdiag.compile.cases.live_functions import Bound, keeps_unused, name_arguments
 from ligerdiag.model.case import Arg
 
 
@@ -100,6 +100,26 @@ def bind_static_leaves(
 def is_filtered_to_keep(function: Callable[..., Any]) -> bool:
     """Returns whether this is a function of `equinox.filter_jit` that keeps the arguments that it never reads."""
     return _is_filtered(function) and keeps_unused(getattr(function, "_cached", None))
+
+
+def list_passed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
+    """Returns the leaves of the arguments that a call passes to JAX's runtime. `nnx.jit` passes a variable once, even if it
+    is in several places of the arguments; every other `jit` passes each leaf.
+    """
+    library: Any = sys.modules.get("jax")
+    if library is None:
+        return []
+    inner = function.function if isinstance(function, Bound) else function
+    nnx: Any = sys.modules.get("flax.nnx")
+    if nnx is None or not hasattr(inner, "jitted_fn"):
+        return library.tree.leaves(arguments)
+
+    def is_variable(leaf: Any) -> bool:
+        return isinstance(leaf, nnx.Variable)
+
+    found: list[Any] = library.tree.leaves(arguments, is_leaf=is_variable)
+    variables = {id(one): one for one in found if is_variable(one)}
+    return library.tree.leaves([*variables.values(), *(one for one in found if id(one) not in variables)])
 
 
 def _is_object(argument: Any) -> bool:

@@ -20,9 +20,11 @@ from ligerdiag.compile.cases.library_modules import (
     bind_static_leaves,
     is_filtered_to_keep,
     keep_variables,
+    list_passed,
 )
 from ligerdiag.compile.cases.live_functions import Bound, name_arguments, unwrap_jitted
 from ligerdiag.compile.cases.shardings import has_shardings, list_meshes, place_arguments
+from ligerdiag.compile.cases.shared_arrays import number_shared_arrays
 from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg, Case, Draw, Values
 
@@ -47,8 +49,9 @@ def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
     unwrapped = unwrap_jitted(case.function, case.args, case.kwargs)
     function, values, given = bind_static_leaves(unwrapped.function, unwrapped.arguments)
     meshes: _Meshes = []
+    shared = number_shared_arrays(list_passed(unwrapped.function, values))
     arguments = tuple(
-        _normalize_argument(value, name, case.id, meshes)
+        _normalize_argument(value, name, case.id, meshes, shared)
         for name, value in zip(name_arguments(function, len(values)), values, strict=True)
     )
     jitted = unwrapped.function.function if isinstance(unwrapped.function, Bound) else unwrapped.function
@@ -91,9 +94,13 @@ def _donate(path: object, arg: Arg) -> Arg:
     return replace(arg, donate=True)
 
 
-def _normalize_argument(value: Any, name: str, case_id: str, meshes: _Meshes) -> Any:
+def _normalize_argument(value: Any, name: str, case_id: str, meshes: _Meshes, shared: Mapping[int, int]) -> Any:
+    """Returns the argument with an `Arg` for each leaf. shared: the numbers of arrays that are several leaves, by id."""
+
     def normalize(path: Any, leaf: Any) -> Arg:
         arg = _make_arg(leaf, f"argument `{name}{_render_path(path)}` of `{case_id}`", meshes)
+        if id(leaf) in shared:
+            arg = replace(arg, array=shared[id(leaf)])
         match arg.draw:
             case Draw(kind="usual") as draw if "float" in arg.dtype and any(map(_is_second_moment, path)):
                 return replace(arg, draw=replace(draw, kind="squares"))

@@ -48,7 +48,8 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments in which each `Arg` without a partition has that of the function's `in_shardings`.
+    """Returns the arguments in which each `Arg` without a partition has that of the function's `in_shardings`, and each one
+    without a kind of memory the kind that these name.
 
     arguments: trees of `Arg`, those by position that are not static. Raises InputError if the shardings do not fit them.
     """
@@ -60,7 +61,7 @@ def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
     def place(sharding: Any, part: Any) -> Any:
         spec = getattr(sharding, "spec", sharding)
         partition = () if spec is None else read_partition(spec)
-        return tree.tree_map(partial(_place, partition), part)
+        return tree.tree_map(partial(_place, partition, read_memory(sharding)), part)
 
     try:
         placed = tree.tree_map(place, given, tuple(arguments), is_leaf=_is_open)
@@ -82,6 +83,12 @@ def read_partition(spec: Any) -> tuple[Any, ...]:
     return tuple(partition)
 
 
+def read_memory(sharding: Any) -> str:
+    """Returns the kind of memory that a sharding names if it is not the usual one of the devices, such as `pinned_host`."""
+    kind = getattr(sharding, "memory_kind", None)
+    return "" if kind in (None, "device", "unpinned_host") else str(kind)
+
+
 def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
     """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
     types = getattr(mesh, "axis_types", None)
@@ -91,8 +98,8 @@ def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
     return tuple(str(axis) for axis, kind in pairs if getattr(kind, "name", "") == "Explicit")
 
 
-def _place(partition: tuple[Any, ...], arg: Arg) -> Arg:
-    return arg if arg.partition else replace(arg, partition=partition)
+def _place(partition: tuple[Any, ...], memory: str, arg: Arg) -> Arg:
+    return replace(arg, partition=arg.partition or partition, memory=arg.memory or memory)
 
 
 def _is_open(leaf: object) -> bool:

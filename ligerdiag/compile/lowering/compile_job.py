@@ -193,6 +193,8 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         ([asdict(move) for move in program.moved_refs], program.as_lowered, program.refs_trouble),
         (*names, *sorted(dependencies.items())) if PARTITIONED in program.text else (),
         (program.donated, program.dropped, program.donation_warning),
+        *([] if program.shared is None else [asdict(program.shared)]),
+        *([("on host", program.on_host)] if program.on_host else []),
         "" if request.tuning is None else request.tuning.copy_sha256,
         [asdict(kernel) for kernel in program.library_kernels],
     )
@@ -479,4 +481,6 @@ def _describe(
         donated=program.donated,
         dropped=program.dropped,
         donation_warning=program.donation_warning,
+        on_host=program.on_host,
+        shared=program.shared,
     )

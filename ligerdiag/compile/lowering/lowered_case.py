@@ -16,7 +16,7 @@ import jax
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
-from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, Readers, RefMove, RefStore
+from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, Readers, RefMove, RefStore, SharedArguments
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
     build_mesh,
@@ -27,6 +27,7 @@ from ligerdiag.compile.cases.arguments import (
 from ligerdiag.compile.cases.device_queries import answer_as
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.compile.cases.printed import pause_prints
+from ligerdiag.compile.cases.shared_arrays import group_shared_arguments
 from ligerdiag.compile.cases.stablehlo_program import StableHloProgram
 from ligerdiag.compile.lowering.call_names import drop_call_names, find_stores, name_calls
 from ligerdiag.compile.lowering.declared_writes import declare_writes
@@ -56,6 +57,7 @@ from ligerdiag.compile.lowering.ties import find_readers, put_ties
 from ligerdiag.compile.lowering.traced_calls import TracedCall, TracedOrder, record_binds, watch_order
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
+from ligerdiag.model.findings import SourceLine
 from ligerdiag.toolchains.gpu_targets import read_architecture
 
 MAXIMUM_FRAMES = 64
@@ -111,6 +113,10 @@ class LoweredCase:
     """Positions in `inputs` of the arguments that the user's program donates."""
     dropped: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that JAX drops from the user's program; they are not donated here."""
+    on_host: tuple[int, ...] = ()
+    """Positions in `inputs` of the arguments that lie in the memory of the host."""
+    shared: SharedArguments | None = None
+    """The arguments that are one array; None if there are none."""
     takes_arrays: bool = False
     """Whether the program takes each array of the case's arguments as an argument of its own."""
     donation_warning: str = ""
@@ -251,6 +257,8 @@ def lower_case(
         readers=readers,
         donated=donated,
         dropped=tuple(number for number in range(len(inputs)) if number not in kept),
+        on_host=tuple(number for number, leaf in enumerate(jax.tree.leaves(case.args)) if "host" in leaf.memory),
+        shared=_find_shared(case),
         takes_arrays=form.takes_arrays,
         donation_warning="\n".join(donation_warnings),
         has_snapshots=written is None,
@@ -309,6 +317,14 @@ def _trace_as_kept(case: Case, form: JitForm, inputs: Sequence[str]) -> tuple[Ji
         return form, trace, kept
     form = form.donate_only(kept, inputs)
     return form, _trace_again(form), kept
+
+
+def _find_shared(case: Case) -> SharedArguments | None:
+    groups = group_shared_arguments([leaf.array for leaf in jax.tree.leaves(case.args)])
+    if not groups:
+        return None
+    file, _, line = (case.made_at or "").rpartition(":")
+    return SharedArguments(groups=groups, line=SourceLine(file=file, line=int(line)) if file else None)
 
 
 @pause_prints()

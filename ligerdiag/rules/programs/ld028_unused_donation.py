@@ -13,7 +13,7 @@ _SMALLEST = 4096
 tiny counters that are not worth a finding.
 """
 _MOST_NAMED = 4
-_ABOUT_ONE_OUTPUT = (DonationFault.DTYPE, DonationFault.SHARDING)
+_ABOUT_ONE_OUTPUT = (DonationFault.DTYPE, DonationFault.SHARDING, DonationFault.MEMORY)
 """Faults whose reason names the output that is meant to replace the argument: each argument has another one."""
 
 
@@ -73,6 +73,9 @@ _HELP = {
     ),
     DonationFault.DTYPE: "return that output in the dtype of the argument, or do not donate the argument",
     DonationFault.SHARDING: "give the output the sharding of the argument, for example by `out_shardings`",
+    DonationFault.MEMORY: (
+        "do not donate it: bytes of one memory cannot hold an output in the other, and JAX may end the process when it tries"
+    ),
     DonationFault.LAYOUT: "give the output the layout of the argument",
     DonationFault.UNKNOWN: "compare the shapes, dtypes and shardings of argument and output, or do not donate it",
 }
@@ -113,6 +116,16 @@ TWO_FOR_ONE = Example(
 
 
 CASE = Case(name="blend", function=blend, args=(Arg(shape=(512, 512), donate=True), Arg(shape=(512, 512), donate=True)))
+""",
+)
+
+TO_THE_HOST = Example(
+    about="The output lies in the host's memory, and the argument in that of the device.",
+    code=f"""{_BEFORE}def offload(x):
+    return jax.device_put(2.0 * x, jax.memory.Space.Host)
+
+
+CASE = Case(name="offload", function=offload, args=(Arg(shape=(512, 512), donate=True),))
 """,
 )
 
@@ -167,22 +180,27 @@ RULE = Rule(
     summary="no output takes the bytes of a donated argument",
     what_it_does="""\
 Compares the donated arguments with `input_output_alias` of the compiled module. For each one that no output takes, it
-looks for the reason: no output of this shape, another dtype, too few outputs, another sharding or layout, or a function
-that never reads the argument, so that JAX drops it. It keeps JAX's own warning.""",
+looks for the reason: no output of this shape, another dtype, too few outputs, another sharding or layout, an output in the
+other memory of host and device, or a function that never reads the argument, so that JAX drops it. It keeps JAX's own
+warning.""",
     why="""\
 A donated argument is gone after the call. Donating it pays only if an output takes its bytes; otherwise the program needs
 as much memory as before, and a step that fits without donation in tests does not fit where it counts. JAX warns once, as a
 Python warning among others, names shapes and no arguments, and says nothing where it leaves the decision to XLA, nor of
-an argument that it drops. That one is not even gone after the call: its bytes stay in use as long as somebody holds it.""",
+an argument that it drops. That one is not even gone after the call: its bytes stay in use as long as somebody holds it.
+An argument that is not committed to a device is paired even with an output in the host's memory. Such a call ends the
+process, or is not compiled.""",
     what_to_do="""\
 Do not donate what no output replaces. If an output should replace it, give both the same shape, dtype, sharding and
 layout; if the function never reads it, give `jax.jit` `keep_unused=True` as well.""",
     limits="""\
 A dump says only where arrays are split over devices which arguments were donated in vain; of other programs JAX alone
-knows. Donated arguments with one reason that have less than 4 KiB together do not
-count.""",
+knows. Where an argument on the device could also give its bytes to an output on the device, the rule trusts that JAX pairs
+these two, as it does if the argument is committed to its device (by `jax.device_put` with a device or a sharding). It does
+not see that only `out_shardings` put an output into the host's memory. Donated
+arguments with one reason that have less than 4 KiB together do not count.""",
     references=("docs.jax.dev/en/latest/buffer_donation.html",),
-    bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE, NEVER_READ, MOVED_BY_ONE),
+    bad=(ONLY_A_LOSS, OTHER_DTYPE, TWO_FOR_ONE, TO_THE_HOST, NEVER_READ, MOVED_BY_ONE),
     good=(SUCCESSOR, KEPT),
     check=check,
 )

@@ -27,12 +27,18 @@ def check(context: Context) -> Iterator[Finding]:
             evidence=(
                 ("collective", f"%{copy.instruction} runs before %{reshard.writer.name}, and is not in your program"),
             ),
-            help=(
-                "call the kernel in `jax.shard_map`, so that each device works on its own part, or give the call a"
-                " `custom_partitioning`"
-            ),
+            help=_UPDATE if reshard.is_update else _CALL,
         )
 
+
+_CALL = (
+    "call the kernel in `jax.shard_map`, so that each device works on its own part, or give the call a"
+    " `custom_partitioning`"
+)
+_UPDATE = (
+    "update in `jax.shard_map`, so that each device works on its own part, or split the array over the devices along a"
+    " dimension that the update covers whole"
+)
 
 GATHERED = make_example(
     about="XLA does not know how to split the call, so it gathers the array on each device, and splits the result again.",
@@ -67,6 +73,41 @@ CASE = Case(name="sharded", function=step, args=(Arg(shape=(1024, 128), donate=T
 """,
 )
 
+INSIDE = make_example(
+    about="The update leaves out rows at both ends: XLA gathers all rows on each device, updates them and cuts out its own.",
+    code="""\
+def step(field, inside):
+    return {"field": field.at[8:-8].set(inside)}
+
+
+CASE = Case(
+    name="inside",
+    function=step,
+    args=(Arg(shape=(1040, 128), donate=True, partition=("x",)), Arg(shape=(1024, 128), partition=("x",))),
+    mesh={"x": 4},
+)
+""",
+)
+
+WHOLE_ROWS = make_example(
+    about="The array is split along the dimension that the update covers whole, so each device updates its own columns.",
+    code="""\
+def step(field, inside):
+    return {"field": field.at[8:-8].set(inside)}
+
+
+CASE = Case(
+    name="whole_rows",
+    function=step,
+    args=(
+        Arg(shape=(1040, 128), donate=True, partition=(None, "x")),
+        Arg(shape=(1024, 128), partition=(None, "x")),
+    ),
+    mesh={"x": 4},
+)
+""",
+)
+
 RULE = Rule(
     id="LD032",
     name="resharded-alias",
@@ -78,15 +119,17 @@ operands or an update, where the author wrote no collective.""",
     why="""\
 XLA does not know how to split a custom call. If its operand is split over devices, it gathers the whole array on each of
 them, runs the call everywhere, and throws away the rest. The call works in place, but on the gathered array: the memory of
-one device no longer depends on the number of devices, and the donation of the part is void.""",
+one device no longer depends on the number of devices, and the donation of the part is void. In the same way it gathers an
+array of which a slice is updated that does not end where the parts of the devices do.""",
     what_to_do="""\
-Call the kernel in `jax.shard_map`, or describe its partitioning with `jax.experimental.custom_partitioning`.""",
+Call the kernel in `jax.shard_map`, or describe its partitioning with `jax.experimental.custom_partitioning`. Split an array
+along a dimension that its updates cover whole, or let each device update its own part in a `jax.shard_map`.""",
     limits="""\
 Collectives below 64 KiB do not count. A collective with the name of one of JAX's own (`all_gather`, `ppermute`, …) is
 taken for the author's.""",
     references=("docs.jax.dev/en/latest/notebooks/shard_map.html",),
-    bad=(GATHERED,),
-    good=(SHARDED,),
+    bad=(GATHERED, INSIDE),
+    good=(SHARDED, WHOLE_ROWS),
     check=check,
     kind=RuleKind.COPY,
 )

@@ -102,7 +102,32 @@ def dequantise(q, scale):
     return q.astype(jnp.float32) * scale
 
 
+def offload(x):
+    return jax.device_put(2 * x, jax.memory.Space.Host)
+
+
+def fetch(x):
+    return 2 * jax.device_put(x, jax.memory.Space.Device)
+
+
+def offload_one(x):
+    return jax.device_put(2 * x, jax.memory.Space.Host), x * 3
+
+
+def update_on_host(x):
+    return offload(fetch(x))
+
+
+def hold(*shape):
+    """Returns an argument in the memory of the host."""
+    return Arg(shape=shape, donate=True, memory="pinned_host")
+
+
 CASES = (
+    Case(name="offload", function=offload, args=(own(256, 256),)),
+    Case(name="fetch", function=fetch, args=(hold(256, 256),)),
+    Case(name="offload_one", function=offload_one, args=(own(256, 256),)),
+    Case(name="update_on_host", function=update_on_host, args=(hold(256, 256),)),
     Case(name="cast_half", function=cast_half, args=(own(1024, 256),)),
     Case(name="to_labels", function=to_labels, args=(own(256, 512),)),
     Case(name="threshold", function=threshold, args=(own(512, 512),)),
