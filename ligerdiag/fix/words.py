@@ -141,4 +141,4 @@ def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
         rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)
         yield f"no cure is known for {join_words(list(rules))}: `ligerdiag explain {next(iter(rules))}` says what to do"
     for remedy in fix.remedies:
-        yield f"  by hand: {compute_printable(remedy)}"
+        yield f"  by hand: {compute_near(compute_printable(remedy))}"

@@ -266,9 +266,13 @@ def _collect_evidence(
     rest += [pair for part in leading for pair in part.evidence if pair[0] in ("before", "after", "copy")]
     kept += [pair for pair in rest if pair[0] == "write"]
     for parts in list_reads(replace(cause, parts=tuple(leading))).values():
-        sentences = [text for label, text in parts[0].evidence if label == "read"]
-        more = f"; {count_of(len(parts) - 1, 'more read')} there" if len(parts) > 1 else ""
-        kept += [("read", f"{text}{more}") for text in sentences[:1]]
+        by_chance = parts if len(calls) > 1 and all(part.rule == _LUCK for part in parts) else parts[:1]
+        told = by_chance[:FEW]  # each of them needs its own call first
+        more = f"; {count_of(len(parts) - len(told), 'more read')} there" if len(parts) > len(told) else ""
+        sentences = [text for part in told for label, text in part.evidence if label == "read"]
+        kept += [
+            ("read", f"{text}{more if number == len(sentences) else ''}") for number, text in enumerate(sentences, 1)
+        ]
     if not any(part.reader is not None for part in leading):
         kept += [pair for pair in cause.evidence if pair[0] == "read"]
     kept += [pair for pair in rest if pair[0] != "write"]

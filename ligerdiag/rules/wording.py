@@ -61,21 +61,22 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
     return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
 
 
-def name_call(context: Context, write: HiddenWrite) -> str:
-    """Returns words for the call of a hidden write: the kernel's name, and if the program calls that kernel several times,
-    which of these calls it is, with the innermost line that no other call shares.
+def name_call(context: Context, write: HiddenWrite) -> tuple[str, str]:
+    """Returns words for the call of a hidden write, and its place. The words are the kernel's name, and if the program calls
+    that kernel several times, which of these calls it is; the place is then the innermost line that no other call shares,
+    as ` (FILE:LINE)`, else empty.
     """
     calls = {
         one.frames: one for one in context.writes if one.kernel == write.kernel and one.module is write.module
     }  # a call that overwrites two operands makes two writes
     if len(calls) == 1:
-        return f"`{write.kernel}`"
+        return f"`{write.kernel}`", ""
     ordered = sorted(calls.values(), key=lambda one: (one.tag_path, one.index))
     number = next(place for place, one in enumerate(ordered) if one.frames == write.frames)
     lines = [[context.find_call_line(one), *iterate_user_frames(one.module, one.call)] for one in ordered]
     others = {(line.file, line.line) for place, of in enumerate(lines) if place != number for line in of if line}
     own = next((line for line in lines[number] if line is not None and (line.file, line.line) not in others), None)
-    return f"the {_name_ordinal(number)} of {len(ordered)} calls of `{write.kernel}`{render_at(own)}"
+    return f"the {_name_ordinal(number)} of {len(ordered)} calls of `{write.kernel}`", render_at(own)
 
 
 def _name_ordinal(number: int) -> str:
