@@ -210,10 +210,8 @@ def _describe_use(
     one = "it" if len(names) == 1 else "them"
     through, places = find_way_to(call, meant)
     if places:
-        more = f"their other callers get {one}" if " and " in through else f"its other callers get {one}"
-        return (
-            f"{use}: return {one} from {through}, and use {one} in {places}; {more}, too (`ligerdiag fix` lists them)"
-        )
+        more = f"all other callers of {through} then get {one} as well (`ligerdiag fix` finds them)"
+        return f"{use}: return {one} from {through}, and use {one} in {places}; {more}"
     home = call.line
     if is_argument and call.callers and not meant and home is not None and home.function:
         use += f"; other callers of `{_name_function(home)}` that read the array afterwards need {one}, too"

@@ -261,13 +261,13 @@ FROM = (SourceLine(file="mixture.py", line=9, function="joint"),)
 
 def test_the_function_around_the_call_has_to_return_the_value_to_its_readers(tmp_path: Path) -> None:
     assert use(tmp_path, in_joint(), callers=FROM) == (
-        "use `x` from there on: return it from `softmax_`, and use it in `joint` (mixture.py:10); its other callers get it,"
-        " too (`ligerdiag fix` lists them)"
+        "use `x` from there on: return it from `softmax_`, and use it in `joint` (mixture.py:10); all other callers of"
+        " `softmax_` then get it as well (`ligerdiag fix` finds them)"
     )
     between = SourceLine(file="mixture.py", line=5, function="step.<locals>.loss")
     assert use(tmp_path, in_joint(), callers=(between, *FROM)) == (
-        "use `x` from there on: return it from `softmax_` and `loss`, and use it in `joint` (mixture.py:10); their other"
-        " callers get it, too (`ligerdiag fix` lists them)"
+        "use `x` from there on: return it from `softmax_` and `loss`, and use it in `joint` (mixture.py:10); all other"
+        " callers of `softmax_` and `loss` then get it as well (`ligerdiag fix` finds them)"
     )
     far = tuple(SourceLine(file="mixture.py", line=20 + n, function=f"f{n}") for n in range(3))
     assert use(tmp_path, in_joint(), callers=(*far, *FROM)) == "use `x` from there on"
@@ -288,7 +288,7 @@ def test_a_reader_of_the_old_contents_keeps_them(tmp_path: Path) -> None:
     new = ReadPlace(line=SourceLine(file="mixture.py", line=12, function="joint"))
     assert use(tmp_path, old, new, callers=FROM) == (
         "use `x` from there on where the new contents are meant: return it from `softmax_`, and use it in `joint`"
-        " (mixture.py:12); its other callers get it, too (`ligerdiag fix` lists them)"
+        " (mixture.py:12); all other callers of `softmax_` then get it as well (`ligerdiag fix` finds them)"
     )
 
 
