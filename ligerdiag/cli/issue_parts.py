@@ -6,10 +6,12 @@ that was ended before its cases were checked.
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ligerdiag.cli.output import Format, Outputs
 from ligerdiag.ending import Ending, EndWatch, RunEnded, work_until_ended
+from ligerdiag.errors import InputError
 from ligerdiag.model.report import CheckReport, OnProgress
 from ligerdiag.report.comparisons import Axis, Bisection
 from ligerdiag.run_options import CheckOptions
@@ -49,7 +51,8 @@ def make_issue_parts(
         with work_until_ended(again=True) as work:
             ending = add_bisections(bisections, report, axes, options, on_progress)
             if ending is None and Format.ISSUE in outputs.files.values():
-                module = api.print_module(report, options.cache_directory)
+                with suppress(InputError):  # there is no case to report, which the writer of the body says, too
+                    module = api.print_module(report, options.cache_directory)
         ending = work.ending or ending
     if ending is not None:
         part = "`--bisect` is incomplete" if axes else "without the module"
