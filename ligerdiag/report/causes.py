@@ -282,19 +282,23 @@ def _collect_evidence(
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
     """Returns a text with the number of calls, and the lines from which they are called, such as `17, in 8 layers, from
-    train.py:41 (8), …`. outputs: names of all outputs of the program, which show whether the calls belong to layers.
+    train.py:41 (8 times), …`. outputs: names of all outputs of the program, which show whether the calls belong to layers.
     """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:
         chains[call.callers] = chains.get(call.callers, 0) + 1
     most = max(chains.values())
     layers = find_layers(most, outputs) if most > 1 else ""
-    often = f", in {most} {layers}" if layers else f", up to {most} times from one line" if most > 1 else ""
+    often = f", in {most} {layers}" if layers else ""
     counts: dict[SourceLine, int] = {}
     for chain, count in chains.items():
         for frame in chain[:1]:
             counts[frame] = counts.get(frame, 0) + count
-    places = [f"{frame.file}:{frame.line} ({count})" for frame, count in counts.items()]
+    several = len(counts) > 1
+    places = [
+        f"{frame.file}:{frame.line}{f' ({count} times)' if several and count > 1 else ''}"
+        for frame, count in counts.items()
+    ]
     where = "from the backward pass of" if all(call.in_backward for call in calls) else "from"
     return f"{len(calls)}{often}{f', {where} ' if places else ''}{', '.join(places)}"
 

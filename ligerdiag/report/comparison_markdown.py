@@ -1,8 +1,8 @@
 """Renders a comparison of two reports as Markdown for a pull request: one table, the worst case first.
 
 All text of the reports is in code spans and code blocks, so that no name in it is markup. Files appear without their
-folders, which are those of one machine. Cases without a change have no row, and a line gives their number. The table has at most
-`MOST_ROWS` rows. Below it each new finding has a block with its remedy, at most `MOST_FINDINGS` of them.
+folders, which are those of one machine. Cases without a change have no row, and a line gives their number. The table has
+at most `MOST_ROWS` rows. Below it each new finding has a block with its remedy, at most `MOST_FINDINGS` of them.
 """
 
 from ligerdiag.report.compared.comparison_words import (

@@ -387,7 +387,7 @@ def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
     shown = callers if len(callers) <= _MOST_CALLERS else (*callers[: _MOST_CALLERS - 1], callers[-1])
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
     if len(shown) < len(callers):
-        lines[-1] += ", further out"
+        lines[-1] += ", the outermost caller"
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"
     return tuple(("from", line) for line in lines)
