@@ -93,7 +93,7 @@ class CaseFix:
     best: Attempt | None = None
     """The attempt whose diff is offered; None if there is none, or nothing to fix."""
     remedies: tuple[str, ...] = ()
-    """What `check` proposes for these findings, each once: the change to make by hand where no cure is offered."""
+    """The help of `check` for these findings, each once: the change to make by hand where no cure is offered."""
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0

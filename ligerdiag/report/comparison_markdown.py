@@ -17,8 +17,8 @@ from ligerdiag.report.compared.comparison_words import (
     list_notes,
 )
 from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
-from ligerdiag.report.issue.safe_markdown import strip_folders
 from ligerdiag.report.markdown import HEADING, render_block, render_code, render_table
+from ligerdiag.source_text import strip_folders
 
 MOST_ROWS = 100
 MOST_CHANGES = 8

@@ -70,7 +70,7 @@ def test_a_declaration_of_the_case_wins_over_the_configuration(folder: Path, cac
 
 
 def test_a_reduced_program_is_judged_with_the_declaration_of_its_case(folder: Path, cache: Path) -> None:
-    """The file with the reduced program has no declaration; `forges.py` stands for it."""
+    """The file with the reduced program, here a case file that was not reduced, has no declaration."""
     size = Size(equations=1, arguments=1, outputs=1, elements=1)
     reduced = Reduced(
         case_id="own",
