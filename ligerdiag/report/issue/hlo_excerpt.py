@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ligerdiag.model.findings import Finding
 from ligerdiag.model.schedule_view import AccessKind, BufferAccess, MutatedBuffer, Place, ReadKind, ScheduleView
 
-MOST_LINES = 14
+MOST_LINES = 25
 """The most lines that an excerpt may have, headers of computations and ellipses included."""
 _MOST_CHARACTERS = 200
 """The most characters that the excerpt shows of one instruction; a longer instruction is cut at its end."""
