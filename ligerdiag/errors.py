@@ -49,6 +49,12 @@ class CompileError(LigerdiagError):
         self.log_tail = log_tail
 
 
+class WorkerImportError(CompileError):
+    """Raised if the Python of a toolchain cannot import what a worker needs, such as jax (exit code 3). It is the same for
+    every case, so the whole request fails.
+    """
+
+
 def describe_error(error: LigerdiagError) -> str:
     """Returns the error as one line; for a failed worker, the last line of the worker's log is added."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []

@@ -90,6 +90,14 @@ def compute_near(text: str) -> str:
     return re.sub(rf"(^|[\s`(]){re.escape(here)}", r"\1", text)
 
 
+_FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
+
+
+def strip_folders(text: str) -> str:
+    """Returns the text with the names of Python files instead of their paths, which are those of one machine."""
+    return _FOLDERS.sub("", text)
+
+
 type _Stamp = tuple[int, int]
 """Time of the last change in nanoseconds, and size in bytes: a notebook's process sees files in several states."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ligerdiag.api.comparing import bisect
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.errors import ArtifactError, InputError, LigerdiagError
 from ligerdiag.model.findings import Finding, Verdict
 from ligerdiag.model.jobs import Source
@@ -193,7 +194,11 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
 
 
 def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
-    """Returns the options that check the reduced program, for a bug report. options: those of the reduction."""
+    """Returns the options that check the reduced program, for a bug report. options: those of the reduction.
+
+    The file with the reduced program has none of the effects that its case declares, so they are among the options.
+    """
+    own = parse_declarations(reduced.effects, place=f"`effects` of case `{reduced.case_id}` for `{{}}`")
     return CheckOptions(
         selectors=(reduced.case_file,),
         targets=(options.target,),
@@ -202,7 +207,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
         timeout=options.timeout,
         cache_directory=options.cache_directory,
         bounds=options.bounds,
-        effects=options.effects,
+        effects=(*options.effects, *own),
         view=True,
     )
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePath
 
 from ligerdiag.api.checking import check
 from ligerdiag.api.inspecting import inspect
-from ligerdiag.errors import InputError
+from ligerdiag.artifacts.artifact import load_artifact
+from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.model.report import OnProgress
 from ligerdiag.report.compared.report_comparison import (
     ReportComparison,
@@ -52,7 +54,7 @@ def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> R
             on_progress,
         )
         notes += report.notes
-        sides.append(make_side(report, label))
+        sides.append(_name_artifact(make_side(report, label), path))
         if report.interrupted:
             return ReportComparison(old=sides[0], new=sides[-1], cases=(), ended_by=report.ended_by)
     return _compare(sides[0], sides[1], tuple(dict.fromkeys(notes)))
@@ -94,8 +96,24 @@ def is_report(path: Path) -> bool:
 
 
 def _make_labels(old: Path, new: Path) -> tuple[str, str]:
-    """Returns a label for each of the two files: its name, with its folder if the names are the same."""
-    return (old.name, new.name) if old.name != new.name else (str(old), str(new))
+    """Returns a label for each of the two files: its name, with those of as many folders as tell the two apart."""
+    parts = old.resolve().parts, new.resolve().parts
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(reversed, parts), strict=False)))
+    first, second = (str(PurePath(*one[-same - 1 :])) for one in parts)
+    return (first, second) if first != second else (old.name, new.name)
+
+
+def _name_artifact(side: ReportedSide, path: Path) -> ReportedSide:
+    """Returns the side with the case and the toolchain that an artifact's directory records, in place of the directory's
+    name, a hash; unchanged for another path.
+    """
+    try:
+        provenance = load_artifact(path).provenance if path.is_dir() else None
+    except ArtifactError:
+        return side
+    if provenance is None:
+        return side
+    return replace(side, label=f"{provenance.case_id} on {provenance.target}, {provenance.toolchain}")
 
 
 def _compare(old: ReportedSide, new: ReportedSide, notes: Sequence[str]) -> ReportComparison:

@@ -23,7 +23,7 @@ from ligerdiag.compile.compile_service import (
 )
 from ligerdiag.device.device_service import require_gpu, run_judged_cases
 from ligerdiag.effects.declared import DeclaredEffects, parse_declared
-from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.errors import LigerdiagError, WorkerImportError, describe_error
 from ligerdiag.inspection.compilation import inspect_artifact, open_readers
 from ligerdiag.model.findings import VERDICT_ORDER, DeviceRun, Finding, Replay, ReplayState, Verdict
 from ligerdiag.model.jobs import CaseSpec, Variation
@@ -422,7 +422,12 @@ class TrialRunner:
     def _compile_one(self, trial: Trial) -> CompileResult:
         """Compiles one trial and returns the result; runs in a thread of the executor."""
         with self._lanes.take(self.find_toolchain(trial.toolchain)) as pool:
-            (result,) = compile_cases([trial.case], [trial.target], pool=pool, variation=trial.variation)
+            try:
+                (result,) = compile_cases([trial.case], [trial.target], pool=pool, variation=trial.variation)
+            except WorkerImportError as error:  # other trials have other toolchains
+                return CompileResult(
+                    case=trial.case, target=trial.target.name, artifact=None, error=error, seconds=0.0, cached=False
+                )
             return result
 
     def _judge(self, trial: Trial, result: CompileResult) -> Outcome:

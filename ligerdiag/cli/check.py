@@ -12,11 +12,14 @@ from ligerdiag.cli.exit_codes import (
     PRECEDENCE,
     ExitCode,
     FailOn,
+    choose_exit_code,
     compute_case_code,
     compute_exit_code,
+    find_ending_code,
     render_table,
 )
 from ligerdiag.cli.fix import print_fixes, require_fixable
+from ligerdiag.cli.issue_parts import make_issue_parts
 from ligerdiag.cli.options import (
     Axes,
     BudgetOptions,
@@ -62,7 +65,6 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 if TYPE_CHECKING:
     from ligerdiag.api.last_run import RunPolicy
     from ligerdiag.model.report import CaseReport, CheckReport
-    from ligerdiag.report.comparisons import Bisection
 
 HELP = """Are these schedules right? Compiles each case for a GPU, which need not be here, and says
 for every output whether it is computed from the values that the kernels wrote. Then
@@ -245,7 +247,7 @@ def run_check(line: CheckLine) -> None:
     settings = read_settings(line.config, fail_on=line.fail_on, strict=line.strict)
     options, fail_on, strict = _make_options(line, settings), settings.fail_on, settings.strict
     options = replace(options, view=options.view or outputs.has(Format.ISSUE))
-    with watch_for_end(line.time_limit):
+    with watch_for_end(line.time_limit) as watch:
         try:
             report = _check(line, options, settings, verbosity)
         except LigerdiagError as error:
@@ -253,7 +255,10 @@ def run_check(line: CheckLine) -> None:
             raise
         if verbosity is Verbosity.VERBOSE:
             write_printed(report, outputs)
+        with show_progress(verbosity) as show:
+            parts = make_issue_parts(report, outputs, line.axes, options=options, watch=watch, on_progress=show)
         code = compute_exit_code(report, fail_on=fail_on, strict=strict)
+        code = code if parts.ending is None else choose_exit_code((code, find_ending_code(parts.ending)))
         write_report(
             report,
             outputs,
@@ -261,8 +266,8 @@ def run_check(line: CheckLine) -> None:
             code=code,
             fail_on=fail_on,
             strict=strict,
-            bisections=_bisect(line, report, options, verbosity),
-            cache_directory=line.cache_directory,
+            bisections=parts.bisections,
+            module=parts.module,
         )
         if line.statistics:
             write_statistics(report, outputs)
@@ -276,8 +281,9 @@ def run_check(line: CheckLine) -> None:
             write_record(report, options, line.record_file)
         if line.known_file is not None:
             write_known(report, line.known_file)
-        if line.fix:
-            print_fixes(options, verbosity)
+        if line.fix and parts.ending is None and report.cut_by is None:
+            ending = print_fixes(options, verbosity, watch)
+            code = code if ending is None else choose_exit_code((code, find_ending_code(ending)))
     raise typer.Exit(code)
 
 
@@ -332,17 +338,6 @@ def _check(line: CheckLine, options: CheckOptions, settings: CommandSettings, ve
         from ligerdiag.sweep.cluster_check import check_on_cluster
 
         return check_on_cluster(options, line.scheduler, show or ignore_progress)
-
-
-def _bisect(
-    line: CheckLine, report: "CheckReport", options: CheckOptions, verbosity: Verbosity
-) -> "tuple[Bisection, ...]":
-    if not line.axes:
-        return ()
-    from ligerdiag import api
-
-    with show_progress(verbosity) as show:
-        return api.bisect_subject(report, line.axes, options, show)
 
 
 def _make_policy(line: CheckLine, settings: CommandSettings) -> "RunPolicy":

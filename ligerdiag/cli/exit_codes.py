@@ -104,6 +104,7 @@ MEANINGS_OF_FIX: Mapping[ExitCode, str] = {
     ExitCode.NOT_ANALYSED: "a case could not be analysed",
     ExitCode.INCONCLUSIVE: "no cure is known for a case, or none that is proved",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",
+    ExitCode.TERMINATED: "ended by SIGTERM; nothing is written",
 }
 """The meaning of each exit code of `fix`."""
 

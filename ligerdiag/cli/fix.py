@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,7 +19,7 @@ from ligerdiag.cli.options import (
 )
 from ligerdiag.cli.output import AnswerFormat, Format, Outputs, write_atomically
 from ligerdiag.cli.verbosity import Verbosity, show_progress
-from ligerdiag.ending import RunEnded
+from ligerdiag.ending import Ending, EndWatch, watch_for_end, work_until_ended
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.run_options import DEFAULT_TARGETS, Cache, CheckOptions, Jobs, Option, Targets, Timeout, ToolchainName
 from ligerdiag.source_text import compute_near
@@ -116,28 +116,32 @@ def require_fixable(outputs: Outputs) -> None:
     _require_libcst()
 
 
-def print_fixes(options: CheckOptions, verbosity: Verbosity) -> None:
-    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's."""
+def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) -> Ending | None:
+    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns the
+    event that ended the search, if any. watch: the one that the run works under.
+    """
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
 
-    try:
-        with show_progress(verbosity) as show:
+    fixes: tuple[CaseFix, ...] = ()
+    ending = watch.missed
+    if ending is None:
+        with show_progress(verbosity) as show, work_until_ended(again=True) as work:
             fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
-    except RunEnded as end:
-        sys.stderr.write(f"the search for cures was ended by {end.ending.value}\n")
-        return
+        ending = work.ending
+    if ending is not None:
+        sys.stderr.write(f"fix: nothing proposed, ended by {ending.value}; call it again to continue\n")
+        return ending
     for one in fixes:
         if one.hazards:
             sys.stdout.write("\n" + render_fix(one, is_unsafe=False, is_written=False))
+    return None
 
 
 def run_fix(line: FixLine) -> None:
     """Searches for cures, prints or writes them, and ends the process with the exit code."""
     _require_libcst()
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
-    from ligerdiag.fix.fix_json import render_fixes_json
-    from ligerdiag.fix.words import render_fix
 
     if line.diff and line.format is AnswerFormat.JSON:
         raise InputError("`--diff` and `--format json` exclude each other: the JSON has the diff of each attempt")
@@ -156,12 +160,21 @@ def run_fix(line: FixLine) -> None:
         effects=settings.config.effects,
     )
     options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
-    try:
-        with show_progress(Verbosity.USUAL) as show:
+    fixes: tuple[CaseFix, ...] = ()
+    with watch_for_end():
+        with show_progress(Verbosity.USUAL) as show, work_until_ended() as work:
             fixes = find_fixes(options, show)
-    except RunEnded as end:
-        sys.stderr.write(f"ended by {end.ending.value}; nothing is written\n")
-        raise typer.Exit(find_ending_code(end.ending)) from end
+        if work.ending is not None:
+            sys.stderr.write(f"ended by {work.ending.value}; nothing is written\n")
+            raise typer.Exit(find_ending_code(work.ending))
+        _answer(line, fixes)
+
+
+def _answer(line: FixLine, fixes: "tuple[CaseFix, ...]") -> NoReturn:
+    """Prints or writes the cures, and ends the process with the exit code."""
+    from ligerdiag.fix.fix_json import render_fixes_json
+    from ligerdiag.fix.words import render_fix
+
     if line.write or line.diff:
         _require_one([one.case_id for one in fixes if one.best is not None])
     written = write_changes(fixes) if line.write else set[str]()

@@ -390,15 +390,21 @@ def write_report(
     fail_on: FailOn,
     strict: bool,
     bisections: Sequence[Bisection] = (),
-    cache_directory: Path | None = None,
+    module: str = "",
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
     code, fail_on, strict: the exit code of the run, and the options that it depends on, which some formats name.
-    bisections: for the format `issue`, which also writes the module beside its file. With the format `github`, also
-    appends to the summary page of the job if there is one. Raises InputError about the first output that could not be
-    written.
+    bisections: for the format `issue`. module: text of the module to write beside a file in that format; empty if there
+    is none. A run that was ended early gets no bug report, as nobody knows yet what it would be about. With the format
+    `github`, also appends to the summary page of the job if there is one. Raises InputError about the first output that
+    could not be written.
     """
+    files, shown = dict(outputs.files), outputs.shown
+    if report.cut_by is not None and outputs.has(Format.ISSUE):
+        sys.stderr.write(f"issue: not made, ended by {report.cut_by.value}; call it again to continue\n")
+        files = {path: form for path, form in files.items() if form is not Format.ISSUE}
+        shown = None if shown is Format.ISSUE else shown
 
     def render(form: Format) -> str:
         return _render(
@@ -407,17 +413,17 @@ def write_report(
 
     def write(path: Path, form: Format) -> None:
         if form is Format.ISSUE:
-            _write_issue(report, path, bisections, cache_directory)
+            _write_issue(report, path, bisections, module)
         else:
             write_atomically(path, render(form))
 
     troubles: list[InputError] = []
-    for path, form in outputs.files.items():
+    for path, form in files.items():
         _attempt(lambda path=path, form=form: write(path, form), troubles)
-    if outputs.shown is Format.TERMINAL:
+    if shown is Format.TERMINAL:
         _show_table(report, verbosity)
-    else:
-        _attempt(lambda: sys.stdout.write(render(outputs.shown)), troubles)
+    elif shown is not None:
+        _attempt(lambda: sys.stdout.write(render(shown)), troubles)
     summary = os.environ.get(SUMMARY, "")
     if summary and outputs.has(Format.GITHUB):
         _attempt(lambda: _append(Path(summary), _render_summary(report, code)), troubles)
@@ -426,13 +432,10 @@ def write_report(
         raise troubles[0]
 
 
-def _write_issue(
-    report: CheckReport, path: Path, bisections: Sequence[Bisection], cache_directory: Path | None
-) -> None:
+def _write_issue(report: CheckReport, path: Path, bisections: Sequence[Bisection], module: str) -> None:
     """Writes the body of a bug report, and beside it the module to attach, whose name has the suffix `.hlo`."""
     from ligerdiag import api
 
-    module = api.print_module(report, cache_directory)
     attached = path.with_suffix(".hlo")
     body = api.describe_issue(report, bisections=bisections, attached=(attached.name,) if module else ())
     if module:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ligerdiag.cli.exit_codes import ExitCode, find_ending_code, render_table
+from ligerdiag.cli.issue_parts import add_bisections
 from ligerdiag.cli.options import (
     Axes,
     Config,
@@ -178,16 +179,7 @@ def _describe_issue(line: ReduceLine, options: ReduceOptions, reduced: "Reduced"
     toolchains = options.toolchains if len(options.toolchains) > 1 else ()
     axes = (*line.axes, Axis.TOOLCHAINS) if toolchains and Axis.TOOLCHAINS not in line.axes else line.axes
     bisections: list[Bisection] = []
-    ending: Ending | None = None
-    for axis in axes:
-        try:
-            bisections += api.bisect_subject(report, (axis,), check, toolchains=toolchains)
-        except RunEnded as end:  # before anything was known along this axis
-            ending = end.ending
-        else:
-            ending = next((one.ended_by for one in bisections if one.interrupted), None)
-        if ending is not None:
-            break
+    ending = add_bisections(bisections, report, axes, check, toolchains=toolchains)
     text = api.describe_issue(report, bisections=bisections, attached=attached, program=program, rule=line.rule)
     return text, ending
 

@@ -16,7 +16,7 @@ from ligerdiag.artifacts.artifact import FORMAT_VERSION, Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.codec import FieldError, encode_record, read_record, read_str
 from ligerdiag.compile.cases.selectors import Selector, choose_cases, parse_selectors
-from ligerdiag.errors import CompileError, InputError, LigerdiagError
+from ligerdiag.errors import CompileError, InputError, LigerdiagError, WorkerImportError
 from ligerdiag.model.case import read_sizes
 from ligerdiag.model.jobs import (
     CaseSpec,
@@ -91,7 +91,8 @@ def discover_cases(
     text that a source printed while it was imported, in this run or in the one whose answer the cache has.
 
     Raises InputError for a selector that matches nothing, and for a size in the environment that no file requests by
-    calling `ligerdiag.size`; CaseError for a file that cannot be imported; CompileError if the worker dies.
+    calling `ligerdiag.size`; CaseError for a file that cannot be imported; CompileError if the worker dies;
+    WorkerImportError, also with several sources, if no worker can start.
     """
     selections = parse_selectors(selectors, directory or Path.cwd())
     sources = tuple(dict.fromkeys(source for selection in selections for source in selection.sources))
@@ -111,6 +112,8 @@ def discover_cases(
         for source, future in futures:
             try:
                 answer = future.result()
+            except WorkerImportError:
+                raise
             except LigerdiagError as error:
                 if on_broken is not None:
                     on_broken(source, error)
@@ -168,7 +171,7 @@ def compile_cases(
 
     An error of a case is not raised: it is in the case's result. variation: the compiler options with which the
     cases are compiled, and the ties, which force reads to happen after kernels; by default none. refresh: whether to
-    compile even cases whose artifacts are in the cache.
+    compile even cases whose artifacts are in the cache. Raises WorkerImportError if no worker can start.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
@@ -236,6 +239,8 @@ def _finish(
     failed = CompileResult(case=case, target=target.name, artifact=None, error=None, seconds=0.0, cached=False)
     try:
         answer = future.result()
+    except WorkerImportError:
+        raise
     except LigerdiagError as error:
         return replace(failed, error=error, printed=error.printed)
     artifact = pool.cache.find_artifact(answer.key)

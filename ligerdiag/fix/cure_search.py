@@ -37,6 +37,7 @@ from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
+from ligerdiag.report.causes import compute_causes
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import suggest
@@ -239,6 +240,7 @@ def fix_case(
         case_id=case.id,
         hazards=tuple(dict.fromkeys(f"{one.rule}: {one.message}" for one in hazards)),
         verdicts={report.target: report.outputs for report in reports},
+        remedies=_list_remedies(reports),
     )
     if not hazards:
         return answer
@@ -262,6 +264,21 @@ def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int
         attempt.changed_lines,
         CURE_NAMES.index(attempt.cure),
     )
+
+
+def _refuse(cure: Cure | VariedCure, reason: str) -> Attempt:
+    return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason, refusal=reason)
+
+
+def _list_remedies(reports: Sequence[CaseReport]) -> tuple[str, ...]:
+    """Returns the help that `check` prints for the findings that a cure should remove, each once."""
+    causes = [
+        cause
+        for one in reports
+        for cause in compute_causes(list_hazards(one), tuple(one.outputs), one.source_roots)
+        if cause.follows_from is None
+    ]
+    return tuple(dict.fromkeys(cause.help for cause in causes if cause.help))
 
 
 def _is_proved(attempt: Attempt | None) -> bool:
@@ -317,7 +334,7 @@ class _Search:
         except CannotFixError as error:
             if isinstance(error, UnrelatedCureError) and not self._options.cures:
                 return None
-            return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=str(error))
+            return _refuse(cure, str(error))
         for batch in batches:
             for texts in batch:
                 _require_python(texts)
@@ -403,10 +420,10 @@ class _Search:
     def _join(self, earlier: Attempt | None, cure: Cure, reason: str) -> Attempt:
         """Returns the attempt of a cure that cannot be applied at all, or not to callers as well."""
         if earlier is None:
-            return Attempt(cure=cure.name, is_safe=cure.is_safe, proof=Proof.NOT_APPLICABLE, reason=reason)
+            return _refuse(cure, reason)
         if reason in earlier.reason:
             return earlier
-        return replace(earlier, reason=f"{earlier.reason.partition('; and ')[0]}; and {reason}")
+        return replace(earlier, reason=f"{earlier.reason.partition('; and ')[0]}; and {reason}", refusal=reason)
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int

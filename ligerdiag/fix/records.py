@@ -48,6 +48,8 @@ class Attempt:
     proof: Proof
     reason: str = ""
     """A clause that says why the cure does not apply, does not help or is not proved; empty if it is proved."""
+    refusal: str = ""
+    """The part of the reason that names the source which cannot be changed, with its line; empty if there is none."""
     files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The new text of each changed file."""
     originals: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
@@ -90,6 +92,8 @@ class CaseFix:
     attempts: tuple[Attempt, ...] = ()
     best: Attempt | None = None
     """The attempt whose diff is offered; None if there is none, or if there is nothing to fix."""
+    remedies: tuple[str, ...] = ()
+    """The help of `check` for these findings, each once: the change to make by hand where no cure is offered."""
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0

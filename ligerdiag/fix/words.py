@@ -125,14 +125,20 @@ def _describe_undecided(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
 
 
 def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
-    reasons = {one.reason for one in fix.attempts if one.proof is Proof.NOT_APPLICABLE}
     withheld = [one.cure for one in fix.attempts if one.is_offered]
+    refused = next((one for one in fix.attempts if one.refusal), None)
     if withheld and not is_unsafe:
         yield f"no cure is proved; `--unsafe` offers {join_words([f'`{one}`' for one in withheld])}"
-    elif len(reasons) == 1 and all(one.proof is Proof.NOT_APPLICABLE for one in fix.attempts):
-        yield f"no cure is known: {compute_printable(next(iter(reasons)))}"
+        return
+    if refused is not None and len({(one.proof, one.reason) for one in fix.attempts}) == 1:
+        yield f"no cure is proved: {compute_printable(refused.refusal)}"
+    elif refused is not None:
+        yield f"no cure is proved; `{refused.cure}` cannot be applied: {compute_printable(refused.refusal)}"
     elif fix.attempts:
-        yield "no cure is known"
+        yield "no cure is proved: none of those below helps"
+        return
     else:
         rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)
         yield f"no cure is known for {join_words(list(rules))}: `ligerdiag explain {next(iter(rules))}` says what to do"
+    for remedy in fix.remedies:
+        yield f"  by hand: {compute_near(compute_printable(remedy))}"

@@ -232,6 +232,11 @@ class CheckReport(Shown):
     """One line on the cases that `--last-failed` selected; empty without that option."""
 
     @property
+    def cut_by(self) -> Ending | None:
+        """The signal or time limit that ended the run early; None if it ended by itself, or at the first unexpected case."""
+        return self.ended_by if self.interrupted and self.ended_by is not Ending.EXIT_FIRST else None
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Returns the notes of the run, after the line on the selected cases, for formats that have one kind of note."""
         return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)

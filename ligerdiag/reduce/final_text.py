@@ -10,9 +10,9 @@ from math import prod
 from ligerdiag.reduce.program_text import print_function, print_head
 from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable
 from ligerdiag.reduce.symptom import Symptom, SymptomKind
-from ligerdiag.report.issue.safe_markdown import strip_folders
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.rules.rule import RuleKind
+from ligerdiag.source_text import strip_folders
 
 _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
 

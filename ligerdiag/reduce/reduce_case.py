@@ -1,7 +1,7 @@
 """Reduces one case: traces its function, finds the symptom, searches for the smallest program, and prints the result."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import NoReturn
@@ -47,6 +47,8 @@ class Reduced:
     seconds: float
     case_file: str = ""
     """Path of the case file with the reduced program, in which form the program was judged."""
+    effects: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The `effects` that the unreduced case declares, with which the reduced program was judged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,6 +187,7 @@ class CaseReducer:
             errors=origin.errors,
             seconds=perf_counter() - self._started,
             case_file=judge.make_case(best).source.file,
+            effects=self.case.effects,
         )
 
     def _replay_result(self, outcome: Outcome) -> tuple[OutputNumbers, ...]:

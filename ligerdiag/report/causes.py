@@ -266,9 +266,13 @@ def _collect_evidence(
     rest += [pair for part in leading for pair in part.evidence if pair[0] in ("before", "after", "copy")]
     kept += [pair for pair in rest if pair[0] == "write"]
     for parts in list_reads(replace(cause, parts=tuple(leading))).values():
-        sentences = [text for label, text in parts[0].evidence if label == "read"]
-        more = f"; {count_of(len(parts) - 1, 'more read')} there" if len(parts) > 1 else ""
-        kept += [("read", f"{text}{more}") for text in sentences[:1]]
+        by_chance = parts if len(calls) > 1 and all(part.rule == _LUCK for part in parts) else parts[:1]
+        told = by_chance[:FEW]  # each of them needs its own call first
+        more = f"; {count_of(len(parts) - len(told), 'more read')} there" if len(parts) > len(told) else ""
+        sentences = [text for part in told for label, text in part.evidence if label == "read"]
+        kept += [
+            ("read", f"{text}{more if number == len(sentences) else ''}") for number, text in enumerate(sentences, 1)
+        ]
     if not any(part.reader is not None for part in leading):
         kept += [pair for pair in cause.evidence if pair[0] == "read"]
     kept += [pair for pair in rest if pair[0] != "write"]
@@ -278,19 +282,23 @@ def _collect_evidence(
 
 def _describe_calls(calls: Sequence[CallPlace], outputs: Sequence[str]) -> str:
     """Returns a text with the number of calls, and the lines from which they are called, such as `17, in 8 layers, from
-    train.py:41 (8), …`. outputs: names of all outputs of the program, which show whether the calls belong to layers.
+    train.py:41 (8 times), …`. outputs: names of all outputs of the program, which show whether the calls belong to layers.
     """
     chains: dict[tuple[SourceLine, ...], int] = {}
     for call in calls:
         chains[call.callers] = chains.get(call.callers, 0) + 1
     most = max(chains.values())
     layers = find_layers(most, outputs) if most > 1 else ""
-    often = f", in {most} {layers}" if layers else f", up to {most} times from one line" if most > 1 else ""
+    often = f", in {most} {layers}" if layers else ""
     counts: dict[SourceLine, int] = {}
     for chain, count in chains.items():
         for frame in chain[:1]:
             counts[frame] = counts.get(frame, 0) + count
-    places = [f"{frame.file}:{frame.line} ({count})" for frame, count in counts.items()]
+    several = len(counts) > 1
+    places = [
+        f"{frame.file}:{frame.line}{f' ({count} times)' if several and count > 1 else ''}"
+        for frame, count in counts.items()
+    ]
     where = "from the backward pass of" if all(call.in_backward for call in calls) else "from"
     return f"{len(calls)}{often}{f', {where} ' if places else ''}{', '.join(places)}"
 

@@ -1,8 +1,8 @@
 """Renders a comparison of two reports as Markdown for a pull request: one table, the worst case first.
 
-All text of the reports is in code spans and code blocks, so that no name in it is markup. Cases without a change have no
-row, and a line gives their number. The table has at most `MOST_ROWS` rows. Below it each new finding has a block with its
-remedy, at most `MOST_FINDINGS` of them.
+All text of the reports is in code spans and code blocks, so that no name in it is markup. Files appear without their
+folders, which are those of one machine. Cases without a change have no row, and a line gives their number. The table has
+at most `MOST_ROWS` rows. Below it each new finding has a block with its remedy, at most `MOST_FINDINGS` of them.
 """
 
 from ligerdiag.report.compared.comparison_words import (
@@ -18,6 +18,7 @@ from ligerdiag.report.compared.comparison_words import (
 )
 from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
 from ligerdiag.report.markdown import HEADING, render_block, render_code, render_table
+from ligerdiag.source_text import strip_folders
 
 MOST_ROWS = 100
 MOST_CHANGES = 8
@@ -51,8 +52,8 @@ def _render_new_findings(comparison: ReportComparison) -> list[str]:
     blocks = [
         render_block(
             [
-                describe_finding(finding),
-                *([f"   help: {finding.help}"] if finding.help else []),
+                strip_folders(describe_finding(finding)),
+                *([f"   help: {strip_folders(finding.help)}"] if finding.help else []),
                 f"   in:   {', '.join(names[:MOST_CASES])}"
                 + (f" and {len(names) - MOST_CASES} more" if len(names) > MOST_CASES else ""),
             ]
@@ -65,7 +66,7 @@ def _render_new_findings(comparison: ReportComparison) -> list[str]:
 
 
 def _make_row(case: ComparedCase) -> tuple[str, ...]:
-    changes = [f"{label}: {text}" for label, text in list_changes(case)]
+    changes = [strip_folders(f"{label}: {text}") for label, text in list_changes(case)]
     more = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
     return (
         f"{_MARKS[case.grade]} {case.grade.value}".strip(),

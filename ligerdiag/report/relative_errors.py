@@ -38,8 +38,8 @@ def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
         case Attribution.PARTLY_STALE:
             words = f"{error}, some rows as intended and the others stale"
         case Attribution.FRESH if is_blind(numbers):
-            distance = f"the stale prediction is {render_figure(numbers.distance)} away"
-            words = f"{error}, but the numbers cannot tell fresh from stale: {distance}, tolerance {tolerance}"
+            near = f"a stale read would give a result {render_figure(numbers.distance)} away"
+            words = f"{error}, but the numbers cannot tell fresh from stale: {near}, within the tolerance {tolerance}"
         case Attribution.FRESH | Attribution.LOSSY:
             words = f"{error}, tolerance {tolerance}, {_place_stale(numbers, 'away')}"
         case Attribution.NEITHER if numbers.nan_as_stale:

@@ -83,7 +83,8 @@ def compute_patch(
     results += "" if "," in results else ","
     given = ", ".join([*arguments, *(f"{one.name}={_quote(one.value)}" for one in passed if one.is_keyword)])
     given = given if given and len(given) <= 2 * _MAX_TEXT else "…"
-    use = f"{_describe_use(call, values, names, reads)} ({SPARE}){_explain_positions(passed)}"
+    used = _describe_use(call, values, names, reads, is_argument=_is_handed_in(tree, node, values))
+    use = f"{used} ({SPARE}){_explain_positions(passed)}"
     number = _render_written([one.written for one in passed])
     before, after = (), ()
     if statement is not None and not (_is_nested(node, statement) and call.outputs != 1):
@@ -175,9 +176,28 @@ def _name_values(values: Sequence[str], targets: str) -> list[str]:
     return ["updated"] if names == ["new_0"] else names
 
 
-def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], reads: Sequence[ReadPlace]) -> str:
+def _is_handed_in(tree: ast.Module, node: ast.Call, values: Sequence[str]) -> bool:
+    """Returns whether a function gets one of the overwritten arrays as an argument and passes it to the kernel. values:
+    source texts of the overwritten operands.
+    """
+    around = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.FunctionDef) and one.lineno <= node.lineno <= (one.end_lineno or one.lineno)
+    ]
+    if not around:
+        return False
+    arguments = max(around, key=lambda one: one.lineno).args
+    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return not named.isdisjoint(values)
+
+
+def _describe_use(
+    call: CallPlace, values: Sequence[str], names: Sequence[str], reads: Sequence[ReadPlace], *, is_argument: bool
+) -> str:
     """Returns the words on which names to use after the call, or on what a declared write does for readers of the old
-    contents alone. values: source texts of the overwritten operands. names: those of their new values.
+    contents alone. values: source texts of the overwritten operands. names: those of their new values. is_argument:
+    whether the callers of the function have one of the operands, too.
     """
     meant = [read for read in reads if not read.needs_old]
     if reads and not meant:
@@ -189,7 +209,13 @@ def _describe_use(call: CallPlace, values: Sequence[str], names: Sequence[str], 
         use += " where you need the new contents"
     one = "it" if len(names) == 1 else "them"
     through, places = find_way_to(call, meant)
-    return f"{use}: return {one} from {through}, and use {one} in {places}" if places else use
+    if places:
+        more = f"all other callers of {through} then get {one} as well (`ligerdiag fix` finds them)"
+        return f"{use}: return {one} from {through}, and use {one} in {places}; {more}"
+    home = call.line
+    if is_argument and call.callers and not meant and home is not None and home.function:
+        use += f"; other callers of `{_name_function(home)}` that read the array afterwards need {one}, too"
+    return use
 
 
 def _quote_names(names: Sequence[str]) -> str:

@@ -3,11 +3,14 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ligerdiag.analysis.context import Context
+from ligerdiag.hlo.module import find_user_line
 from ligerdiag.memory.copy_reason import CopyForm
+from ligerdiag.memory.copy_sources import describe_instruction
 from ligerdiag.memory.memory_use import ExplainedCopy
-from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.findings import Finding, Severity, SourceLine
 from ligerdiag.model.memory import Copy, CopyCause
 from ligerdiag.rules.rule import Rule
+from ligerdiag.rules.wording import render_at
 from ligerdiag.text import render_bytes
 
 _MOST_LISTED = 6
@@ -60,15 +63,39 @@ def report_copies(
     """Returns one finding about a group of copies with a common cause. severity: by default that of the rule."""
     copies = [one.copy for one in group]
     avoidable = [one for one in copies if not one.is_needed] or copies
+    source = next((one.line for one in copies if one.line is not None), None)
     return Finding(
         rule=rule.id,
         severity=severity or rule.severity,
         message=f"{count_copies(avoidable)} {describe_amount(avoidable)}: {avoidable[0].why}",
-        source=next((one.line for one in copies if one.line is not None), None),
+        source=source,
         instructions=tuple([one.instruction for one in copies]),
-        evidence=(*_list_evidence(copies), *_describe_time(context, avoidable)),
+        evidence=(
+            *_list_other_lines(context, next(one for one in group if one.copy is avoidable[0]), source),
+            *_list_evidence(copies),
+            *_describe_time(context, avoidable),
+        ),
         help=remedy,
     )
+
+
+def _list_other_lines(context: Context, one: ExplainedCopy, source: SourceLine | None) -> Iterator[tuple[str, str]]:
+    """Yields a ("where", sentence) pair for each operation that the reason for a copy names and that another line than
+    the finding's performs. source: the line of the finding.
+    """
+    module, why = context.optimized, one.copy.why
+    seen = set[tuple[str, str, int]]()
+    for blamed in one.reason.blamed:
+        inside = [inner for number in blamed.called_computations for inner in module.computations[number].instructions]
+        for operation in (blamed, *(inside if blamed.opcode == "fusion" else ())):
+            name, line = describe_instruction(operation), find_user_line(module, operation)
+            if line is None or (name, line.file, line.line) in seen:
+                continue
+            if sum(known == name for known, _, _ in seen) == why.count(f"`{name}`"):
+                continue  # each mention of an operation is about one of them
+            seen.add((name, line.file, line.line))
+            if source is None or (line.file, line.line) != (source.file, source.line):
+                yield "where", f"`{name}`{render_at(line)}"
 
 
 def count_copies(copies: Sequence[Copy]) -> str:

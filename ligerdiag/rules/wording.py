@@ -61,6 +61,30 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
     return "write", f"{sentence}{render_at(locate_call(context, write).line)}"
 
 
+def name_call(context: Context, write: HiddenWrite) -> tuple[str, str]:
+    """Returns words for the call of a hidden write, and its place. The words are the kernel's name, and if the program calls
+    that kernel several times, which of these calls it is; the place is then the innermost line that no other call shares,
+    as ` (FILE:LINE)`, else empty.
+    """
+    calls = {
+        one.frames: one for one in context.writes if one.kernel == write.kernel and one.module is write.module
+    }  # a call that overwrites two operands makes two writes
+    if len(calls) == 1:
+        return f"`{write.kernel}`", ""
+    ordered = sorted(calls.values(), key=lambda one: (one.tag_path, one.index))
+    number = next(place for place, one in enumerate(ordered) if one.frames == write.frames)
+    lines = [[context.find_call_line(one), *iterate_user_frames(one.module, one.call)] for one in ordered]
+    others = {(line.file, line.line) for place, of in enumerate(lines) if place != number for line in of if line}
+    own = next((line for line in lines[number] if line is not None and (line.file, line.line) not in others), None)
+    return f"the {_name_ordinal(number)} of {len(ordered)} calls of `{write.kernel}`", render_at(own)
+
+
+def _name_ordinal(number: int) -> str:
+    """Returns the word for a position, which is counted from 0."""
+    words = ("first", "second", "third", "fourth", "fifth")
+    return words[number] if number < len(words) else f"number {number + 1}"
+
+
 def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
     """Returns the place of the kernel call that makes a hidden write: its source line, and the lines of the kernel that
     write the operand.
@@ -241,7 +265,7 @@ UNFUSED = (
 )
 
 
-SPARE = "before jax-triton 0.4: add a spare pointer for each after the kernel's outputs"
+SPARE = "before jax-triton 0.4 the kernel also needs a spare pointer for each new value, after those of its outputs"
 
 
 def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
@@ -360,7 +384,7 @@ def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
     shown = callers if len(callers) <= _MOST_CALLERS else (*callers[: _MOST_CALLERS - 1], callers[-1])
     lines = [f"{frame.file}:{frame.line} in {frame.function or 'the module'}" for frame in shown]
     if len(shown) < len(callers):
-        lines[-1] += ", further out"
+        lines[-1] += ", the outermost caller"
     if lines and call.in_backward:
         lines[0] += ", in its backward pass"
     return tuple(("from", line) for line in lines)

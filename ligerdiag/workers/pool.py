@@ -24,7 +24,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError
-from ligerdiag.errors import CaseError, CompileError, LigerdiagError
+from ligerdiag.errors import CaseError, CompileError, LigerdiagError, WorkerImportError
 from ligerdiag.model.jobs import Job, Source, is_refusal
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, worker_environment
 from ligerdiag.workers.process import (
@@ -268,9 +268,15 @@ class Pool:
         except OSError as error:
             raise CompileError(f"cannot start a worker with `{self.toolchain.python}`: {error}") from error
         except (WorkerDied, WorkerTimeout) as end:
-            when = " during its own imports" if isinstance(end, WorkerDied) and end.exit_code is not None else ""
             tail = _read_tail(log) or _read_tail(self._start_log)
-            raise CompileError(f"the worker for {name} {end}{when}", tail) from end
+            if isinstance(end, WorkerDied) and end.exit_code is not None:
+                last = f": {tail.strip().splitlines()[-1].strip()[:_MOST_LETTERS]}" if tail.strip() else ""
+                doctor = f"`ligerdiag toolchains doctor {'default' if self.toolchain.is_own else self.toolchain.name}`"
+                raise WorkerImportError(
+                    f"no worker starts with toolchain `{self.toolchain.name}`: `{self.toolchain.python}` {end} during the"
+                    f" worker's own imports{last}; {doctor} says more"
+                ) from end
+            raise CompileError(f"the worker for {name} {end}", tail) from end
         with self._lock:
             self._workers.add(worker)
             if self._is_closed:

@@ -163,6 +163,8 @@ class _WorkerStarter:
         self._lock = Lock()
         self._template: WorkerProcess | None = None
         self._importing: WorkerProcess | None = None
+        self._failure: WorkerDied | None = None
+        """How the imports ended the first process by themselves: they would end each further one, too."""
 
     def start_worker(
         self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool]
@@ -203,14 +205,18 @@ class _WorkerStarter:
     def _start(self, kind: TemplateKind, log: Path, is_wanted: Callable[[], bool]) -> tuple[WorkerProcess, bool]:
         if not is_wanted():
             raise WorkerDied("was not started: the pool of workers is closed")
+        if self._failure is not None:
+            raise WorkerDied(str(self._failure), status=self._failure.status)
         worker = WorkerProcess(*start_process(kind, log))
         self._importing = worker
         if not is_wanted():  # the pool may have closed before there was a process to end
             worker.kill()
         try:
             return worker, worker.wait_until_ready()[1]
-        except BaseException:
+        except BaseException as end:
             worker.close()
+            if isinstance(end, WorkerDied) and end.exit_code is not None:
+                self._failure = end
             raise
         finally:
             self._importing = None

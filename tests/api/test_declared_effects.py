@@ -1,5 +1,6 @@
 """Declarations in the configuration file, for a kernel that the analysis cannot follow and for one that it can."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from ligerdiag.effects.declared import parse_declarations
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CheckReport, Status
+from ligerdiag.reduce.reduce_case import Reduced
+from ligerdiag.reduce.reduced_program import Size
+from ligerdiag.reduce.symptom import Symptom, SymptomKind
 from ligerdiag.rules.programs.ld014_unknown_effect import FORGED_POINTER
 from ligerdiag.rules.schedules.ld003_latent_order import LUCKY_READER
 from tests.api.conftest import RunCli
@@ -63,6 +67,30 @@ def test_a_declaration_of_the_case_wins_over_the_configuration(folder: Path, cac
     (case,) = report.cases
     assert (set(case.outputs.values()), case.findings) == ({Verdict.FRESH}, ())
     assert report.notes == (TRUSTED,)
+
+
+def test_a_reduced_program_is_judged_with_the_declaration_of_its_case(folder: Path, cache: Path) -> None:
+    """The file with the reduced program, here a case file that was not reduced, has no declaration."""
+    size = Size(equations=1, arguments=1, outputs=1, elements=1)
+    reduced = Reduced(
+        case_id="own",
+        symptom=Symptom(kind=SymptomKind.FINDING, rule="LD006"),
+        before=size,
+        after=size,
+        steps=(),
+        candidates=0,
+        lines=1,
+        text="",
+        hlo="",
+        errors=(),
+        seconds=0.0,
+        case_file=str(folder / "forges.py"),
+        effects={"forging_kernel": {"writes": [0]}},
+    )
+    selected = api.ReduceOptions(selector="own.py", output=folder / "out.py", target="h100", cache_directory=cache)
+    options = replace(api.make_reduced_check(reduced, selected), replay=False, view=False)
+    (case,) = api.check(options).cases
+    assert set(case.outputs.values()) == {Verdict.FRESH}
 
 
 def test_a_wrong_declaration_of_a_case_is_an_error(folder: Path, cache: Path) -> None:

@@ -59,6 +59,15 @@ def test_labels_are_the_user_s_names(gpus: DifferenceReport) -> None:
     assert [side.report.target for side in gpus.differences[0].sides] == ["a100", "h100"]
 
 
+def test_artifacts_are_compared_by_the_names_of_their_cases(gpus: DifferenceReport, cache: Path) -> None:
+    """And not by those of their folders, which are hashes."""
+    old, new = (Path(side.report.artifact) for side in gpus.differences[0].sides)
+    found = api.compare(api.CompareOptions(old=old, new=new, cache_directory=cache))
+    case = gpus.differences[0].name
+    labels = [side.label.rpartition(", jax-")[0] for side in (found.old, found.new)]
+    assert labels == [f"{case} on {target}" for target in ("a100", "h100")]
+
+
 def test_two_artifacts_differ_like_their_compiles(gpus: DifferenceReport, cache: Path) -> None:
     case = find(gpus, HIDDEN)
     paths = tuple(side.report.artifact for side in case.sides)

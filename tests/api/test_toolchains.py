@@ -1,5 +1,6 @@
 """Toolchains through `api`: the list, the diagnosis, and failing requests."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from ligerdiag import api
 from ligerdiag.api.judging import expect_of
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.loader import describe_case
-from ligerdiag.errors import InputError
+from ligerdiag.errors import InputError, WorkerImportError
 from ligerdiag.model.case import Case
 from ligerdiag.model.jobs import CaseSpec, DiscoverAnswer, DiscoverRequest, Source, make_discover_job, render_answer
 from ligerdiag.model.report import CheckReport
@@ -17,6 +18,7 @@ from ligerdiag.report.terminal.summary import render_totals
 from ligerdiag.toolchains.environments import locate_environment
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.toolchains.toolchain_table import find_spec
+from ligerdiag.workers.templates import VARIABLE
 from tests.report.samples import make_case
 
 
@@ -96,3 +98,24 @@ def test_the_last_line_names_another_toolchain(other: bool, said: str) -> None:
         cases=(make_case(),), targets=("h100",), toolchain="seed", versions=versions, is_other_toolchain=other
     )
     assert compute_text(render_totals(report, None)[0]).startswith(said)
+
+
+def test_a_toolchain_that_cannot_import_jax_fails_the_request_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its environment has all of the pins and a Python that works, but no NumPy. Each case file would fail alike."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    spec, cache = find_spec("0.10"), Cache(tmp_path / "cache")
+    environment = locate_environment(spec, cache)
+    for name, version in spec.packages.items():
+        info = environment / "lib" / f"python{spec.python}" / "site-packages" / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (environment / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    (environment / "bin").mkdir()
+    (environment / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    for name in ("one", "two", "three"):
+        (tmp_path / f"{name}.py").write_text("from ligerdiag import Case\nCASE = Case(name='x', function=abs)\n")
+    files = tuple(str(tmp_path / f"{name}.py") for name in ("one", "two", "three"))
+    with pytest.raises(WorkerImportError, match=r"toolchain `0.10`.* ended with exit code 1 .*No module named"):
+        api.check(api.CheckOptions(selectors=files, toolchain="0.10", cache_directory=cache.root))

@@ -89,7 +89,7 @@ def test_reports_of_one_name_are_labelled_with_their_folders(tmp_path: Path, run
         (tmp_path / name).mkdir()
         (tmp_path / name / "r.json").write_text(render_json(make_compared_report(OLD)))
     outcome = run_command("compare", str(tmp_path / "one/r.json"), str(tmp_path / "two/r.json"))
-    assert f"old: {tmp_path}/one/r.json" in outcome.out
+    assert outcome.out.startswith("old: one/r.json, jax-0.10.0; new: two/r.json, ")
 
 
 @dataclass

@@ -80,7 +80,8 @@ def test_a_bug_report_goes_to_standard_output_and_to_a_file(
         ((make_case(),), "there is nothing to report: `flce[hidden]` on h100 has no finding (as expected)"),
         (
             WRONG.cases * 2,
-            "a bug report is about one case on one target, but 2 have something to report: `a` on h100 and",
+            "a bug report is about one case on one target, and 2 have something to report: run `ligerdiag check a --format"
+            " issue` or",
         ),
         ((), "there is nothing to report: no case was selected"),
     ],

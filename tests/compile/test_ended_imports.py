@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ligerdiag.errors import CompileError, LigerdiagError, describe_error
+from ligerdiag.errors import CompileError, LigerdiagError, WorkerImportError, describe_error
 from ligerdiag.model.jobs import Job, Source
+from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers import templates
 from ligerdiag.workers.pool import Pool
 from ligerdiag.workers.templates import VARIABLE
@@ -61,7 +62,25 @@ def test_a_worker_whose_own_imports_fail_is_not_blamed_on_the_case_file(monkeypa
         pytest.raises(CompileError) as caught,
     ):
         pool.submit(job).result(timeout=600)
+    own = current_toolchain()
     assert describe_error(caught.value) == (
-        "the worker for `mine.py` ended with exit code 1 during its own imports:"
-        " AttributeError: module `jax` lacks what the worker needs"
+        f"no worker starts with toolchain `{own.name}`: `{own.python}` ended with exit code 1 during the worker's own"
+        " imports: AttributeError: module `jax` lacks what the worker needs; `ligerdiag toolchains doctor default` says more"
     )
+
+
+def test_imports_that_fail_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    started: list[object] = []
+    start = templates.start_process
+
+    def count(*words: Any) -> Any:
+        started.append(words)
+        return start(*words)
+
+    monkeypatch.setattr(templates, "start_process", count)
+    with Pool(jobs=2, module=BROKEN, environment={"PYTHONPATH": str(ROOT)}) as pool:
+        for future in [pool.submit(make_job(name)) for name in ("first", "second", "third")]:
+            with pytest.raises(WorkerImportError):
+                future.result(timeout=600)
+    assert len(started) == 1

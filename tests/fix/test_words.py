@@ -18,6 +18,13 @@ BEST = Attempt(
     costs={"h100": COST},
 )
 LUCKY = Attempt(cure="copy", is_safe=False, proof=Proof.LATENT, reason="nothing forces the order of `y`")
+REFUSED = Attempt(
+    cure="declare",
+    is_safe=True,
+    proof=Proof.NOT_APPLICABLE,
+    reason="`f` is passed on (mine.py:4)",
+    refusal="`f` is passed on (mine.py:4)",
+)
 ANSWER = CaseFix(
     case_id="mine",
     hazards=("LD001: it is stale",),
@@ -50,9 +57,32 @@ def test_what_is_right_by_luck_is_only_mentioned() -> None:
 
 
 def test_one_reason_for_all_cures_is_said_once() -> None:
-    away = Attempt(cure="declare", is_safe=True, proof=Proof.NOT_APPLICABLE, reason="the line of the call is unknown")
-    text = render_fix(replace(ANSWER, best=None, attempts=(away,)), is_unsafe=False, is_written=False)
-    assert "no cure is known: the line of the call is unknown\n" in text
+    text = render_fix(replace(ANSWER, best=None, attempts=(REFUSED,)), is_unsafe=False, is_written=False)
+    assert "no cure is proved: `f` is passed on (mine.py:4)\n" in text
+
+
+def test_a_refused_cure_is_described_for_a_change_by_hand() -> None:
+    """The barrier can be applied and does not help, so the cures have different reasons."""
+    idle = replace(LUCKY, cure="barrier", proof=Proof.REFUTED, reason="`y` is stale")
+    answer = replace(ANSWER, best=None, attempts=(REFUSED, idle), remedies=("declare the write",))
+    assert (
+        "no cure is proved; `declare` cannot be applied: `f` is passed on (mine.py:4)\n  by hand: declare the write\n"
+    ) in render_fix(answer, is_unsafe=False, is_written=False)
+
+
+def test_a_refused_caller_of_a_cure_that_does_not_help_alone_is_named() -> None:
+    partly = replace(REFUSED, proof=Proof.REFUTED, reason=f"`y` is stale; and {REFUSED.refusal}")
+    answer = replace(ANSWER, best=None, attempts=(partly, LUCKY), remedies=("declare the write",))
+    text = render_fix(answer, is_unsafe=True, is_written=False)
+    assert "`declare` cannot be applied: `f` is passed on (mine.py:4)\n  by hand: declare the write\n" in text
+
+
+def test_cures_that_do_not_help_are_not_proposed_by_hand() -> None:
+    idle = replace(LUCKY, proof=Proof.REFUTED)
+    answer = replace(ANSWER, best=None, attempts=(idle,), remedies=("copy the operand",))
+    text = render_fix(answer, is_unsafe=False, is_written=False)
+    assert "no cure is proved: none of those below helps\n" in text
+    assert "by hand" not in text
 
 
 def test_an_unknown_output_is_not_called_right() -> None:

@@ -7,6 +7,7 @@ import pytest
 from ligerdiag.analysis.explain.output_sentences import describe_untraced
 from ligerdiag.model.findings import CallPlace
 from ligerdiag.model.report import CaseReport
+from ligerdiag.report.causes import list_causes
 from ligerdiag.rules.rule import make_example
 from ligerdiag.rules.schedules import ld002_stale_copy
 from ligerdiag.rules.wording import describe_written
@@ -61,6 +62,19 @@ def step(x, w):
 
 
 CASE = Case(name="shrunk", function=step, args=(Arg(shape=(8, 32)), Arg(shape=(32, 32))))
+""",
+)
+TWICE = make_example(
+    about="The kernel is called twice, and each call has a reader that happens to run after it.",
+    code="""\
+def step(x, w, v):
+    h, k = x @ w, x @ v
+    sums = sum_and_double(h)
+    more = sum_and_double(k)
+    return {"sums": sums, "more": more, "columns": h.sum(0), "others": k.sum(0)}
+
+
+CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16, 32)), Arg(shape=(16, 32))))
 """,
 )
 
@@ -128,3 +142,19 @@ def test_the_number_of_an_operand_is_not_given_as_its_position(
     written: tuple[int, ...], parameters: tuple[str, ...], words: str
 ) -> None:
     assert describe_written(CallPlace(line=None, written=written, parameters=parameters)) == words
+
+
+def test_a_read_that_is_right_by_luck_names_its_call_of_several(tmp_path: Path, shared_cache: Path) -> None:
+    """By hand: `columns` is computed from `h`, the operand of the first call, and `others` from that of the second one."""
+    case = check_with_budgets(TWICE, tmp_path, shared_cache)
+    lucky = {one.outputs: one for one in case.findings if one.rule == "LD003"}
+    lines = TWICE.code.splitlines()
+    for output, word, call in (("columns", "first", "sums ="), ("others", "second", "more =")):
+        finding = lucky[output,]
+        assert f" happens to run after the {word} of 2 calls of `double_kernel`" in finding.message
+        (number,) = (place for place, line in enumerate(lines, 1) if line.strip().startswith(f"{call} sum_and_double"))
+        (read,) = (text for label, text in finding.evidence if label == "read")
+        assert f"by the {word} of 2 calls of `double_kernel` ({case.source}:{number}); no data" in read
+    (cause,) = (one for one in list_causes(case) if one.rule == "LD003")
+    reads = [text for label, text in cause.evidence if label == "read"]
+    assert ["the first of 2" in reads[0], "the second of 2" in reads[1], len(reads)] == [True, True, 2]

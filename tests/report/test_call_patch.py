@@ -42,8 +42,8 @@ def test_the_patch_fits_every_version_of_jax_triton(target: str, tmp_path: Path)
     code = "loss = jt.triton_call(\n    x,\n    y,\n    kernel=k,\n    out_shape=losses,\n)\n"
     assert patch(tmp_path, code, target=target, operand=1) == (
         "`loss, y = call_in_place(x, y, written=1, outputs=losses, …)`, with `from ligerdiag.in_place import"
-        " call_in_place`, and use `y` from there on (before jax-triton 0.4: add a spare pointer for each"
-        " after the kernel's outputs)"
+        " call_in_place`, and use `y` from there on (before jax-triton 0.4 the kernel also needs a spare pointer"
+        " for each new value, after those of its outputs)"
     )
 
 
@@ -261,11 +261,13 @@ FROM = (SourceLine(file="mixture.py", line=9, function="joint"),)
 
 def test_the_function_around_the_call_has_to_return_the_value_to_its_readers(tmp_path: Path) -> None:
     assert use(tmp_path, in_joint(), callers=FROM) == (
-        "use `x` from there on: return it from `softmax_`, and use it in `joint` (mixture.py:10)"
+        "use `x` from there on: return it from `softmax_`, and use it in `joint` (mixture.py:10); all other callers of"
+        " `softmax_` then get it as well (`ligerdiag fix` finds them)"
     )
     between = SourceLine(file="mixture.py", line=5, function="step.<locals>.loss")
     assert use(tmp_path, in_joint(), callers=(between, *FROM)) == (
-        "use `x` from there on: return it from `softmax_` and `loss`, and use it in `joint` (mixture.py:10)"
+        "use `x` from there on: return it from `softmax_` and `loss`, and use it in `joint` (mixture.py:10); all other"
+        " callers of `softmax_` and `loss` then get it as well (`ligerdiag fix` finds them)"
     )
     far = tuple(SourceLine(file="mixture.py", line=20 + n, function=f"f{n}") for n in range(3))
     assert use(tmp_path, in_joint(), callers=(*far, *FROM)) == "use `x` from there on"
@@ -286,5 +288,13 @@ def test_a_reader_of_the_old_contents_keeps_them(tmp_path: Path) -> None:
     new = ReadPlace(line=SourceLine(file="mixture.py", line=12, function="joint"))
     assert use(tmp_path, old, new, callers=FROM) == (
         "use `x` from there on where you need the new contents: return it from `softmax_`, and use it in `joint`"
-        " (mixture.py:12)"
+        " (mixture.py:12); all other callers of `softmax_` then get it as well (`ligerdiag fix` finds them)"
     )
+
+
+def test_a_write_that_nobody_reads_names_the_function_whose_other_callers_may(tmp_path: Path) -> None:
+    """The array is an argument of `softmax_`; without a caller, that is the function that the case is about."""
+    assert use(tmp_path, callers=FROM) == (
+        "use `x` from there on; other callers of `softmax_` that read the array afterwards need it, too"
+    )
+    assert use(tmp_path) == "use `x` from there on"

@@ -252,7 +252,10 @@ def test_markdown_is_one_table_whose_rows_have_all_cells() -> None:
 
 
 def test_markdown_shows_the_remedy_of_each_new_finding_once_for_all_its_cases() -> None:
-    known, new = make_memory_finding(), make_memory_finding(message="new here", source=make_line(7), help="do `this`")
+    known, new = (
+        make_memory_finding(),
+        make_memory_finding(message="new here", source=make_line(7), help="do `this` (/home/me/a.py:7)"),
+    )
     old = [make_compared("a", findings=(known,)), make_compared("b")]
     both = [make_compared("a", findings=(known, new)), make_compared("b", findings=(new,))]
     text = render_comparison_markdown(compare_by_hand(old, both))
@@ -262,7 +265,7 @@ def test_markdown_shows_the_remedy_of_each_new_finding_once_for_all_its_cases() 
         "",
         "```text",
         "warning[LD027] (train.py:7): new here",
-        "   help: do `this`",
+        "   help: do `this` (a.py:7)",
         "   in:   a on h100, b on h100",
         "```",
         "",

@@ -291,7 +291,8 @@ def test_numbers_that_cannot_tell_say_so_and_change_no_verdict() -> None:
     lost = OutputNumbers(attribution=Attribution.FRESH, error=0.0, stale_error=0.0, distance=0.0, tolerance=1e-4)
     told = replace(lost, distance=1.0, stale_error=1.0)
     assert render_error(lost) == (
-        "relative error 0, but the numbers cannot tell fresh from stale: the stale prediction is 0 away, tolerance 0.0001"
+        "relative error 0, but the numbers cannot tell fresh from stale: a stale read would give a result 0 away, within the"
+        " tolerance 0.0001"
     )
     assert render_error(told) == "relative error 0, tolerance 0.0001, the stale prediction 1 away"
     latent = {"w": Verdict.LATENT, "b": Verdict.LATENT}

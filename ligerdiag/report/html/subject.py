@@ -22,7 +22,7 @@ from ligerdiag.rules.registry import RULES, list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.source_excerpt import load_unchanged_text
 from ligerdiag.source_text import compute_near, compute_place, load_source_text
-from ligerdiag.text import FEW
+from ligerdiag.text import FEW, join_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def _make(finding: Finding, case: CaseReport, steps: Mapping[str, int]) -> Artic
             if name in case.replay.outputs:
                 verdict = case.outputs.get(name) if is_about_write(finding) else None
                 said.setdefault(render_error(case.replay.outputs[name], verdict), []).append(f"`{name}`")
-        facts += [("replay", f"{' and '.join(names)}: {text}") for text, names in said.items()]
+        facts += [("replay", f"{join_words(names)}: {text}") for text, names in said.items()]
     return Article(
         rule=finding.rule,
         page=_compute_page(finding.rule),

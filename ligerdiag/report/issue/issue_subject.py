@@ -5,6 +5,7 @@ finding that a suppression allows is not reported; and if the schedule and the n
 yet whose bug it is.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from ligerdiag.report.status import list_counted
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import BEYOND_EXPECTATION, RuleKind
+from ligerdiag.source_text import compute_near
 from ligerdiag.text import join_words
 
 _NO_BUGS = frozenset(
@@ -45,12 +47,21 @@ def find_issue_subject(report: CheckReport, rule: str = "") -> IssueSubject:
         return found[0]
     if not found:
         raise InputError(f"there is nothing to report: {_explain_nothing(report)}")
-    names = [f"`{one.case.id}` on {one.case.target}" for one in found[:_FEW]]
-    rest = [f"{len(found) - _FEW} more"] if len(found) > _FEW else []
+    commands = [f"`{_render_command(one.case, report)}`" for one in found[:_FEW]]
+    rest = [f"one of {len(found) - _FEW} more"] if len(found) > _FEW else []
     raise InputError(
-        f"a bug report is about one case on one target, but {len(found)} have something to report: "
-        f"{join_words([*names, *rest])}; select one of them"
+        f"a bug report is about one case on one target, and {len(found)} have something to report: run"
+        f" {join_words([*commands, *rest], 'or')}"
     )
+
+
+def _render_command(case: CaseReport, report: CheckReport) -> str:
+    """Returns the command that makes the bug report on this case alone."""
+    if report.noun is not Noun.CASE:
+        return shlex.join(["ligerdiag", "inspect", "PATH", "--module", case.id, "--format", "issue"])
+    selector = f"{compute_near(case.source)}::{case.id}" if case.source else case.id
+    target = ["--target", case.target] if len(report.targets) > 1 else []
+    return shlex.join(["ligerdiag", "check", selector, *target, "--format", "issue"])
 
 
 def _find_in_case(case: CaseReport, rule: str) -> IssueSubject | None:

@@ -5,6 +5,7 @@ their folders.
 import re
 
 from ligerdiag.report.markdown import render_code
+from ligerdiag.source_text import strip_folders
 from ligerdiag.text import compute_printable
 
 _CODE = re.compile(r"`([^`]*)`")
@@ -12,7 +13,6 @@ _NAME = re.compile(r"%\w(?:[\w.$\-]*[\w$])?(?:\{[\d,]*\})?|[\w\-]+\.py:\d+|\{[\d
 """A name that messages have without backticks: an instruction, a line of a file, the place of a value in a tuple."""
 _PLAIN = re.compile(r"[A-Za-z0-9 ,.;:'()%+=\-]*")
 _LINK = re.compile(r"www\.|:[^ ]")
-_FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def render_prose(text: str) -> str:
@@ -36,10 +36,3 @@ def render_prose(text: str) -> str:
 def is_harmless(text: str) -> bool:
     """Returns whether Markdown leaves the text unchanged, so that it needs no escapes."""
     return bool(_PLAIN.fullmatch(text)) and not _LINK.search(text)
-
-
-def strip_folders(text: str) -> str:
-    """Returns the text with each path of a Python file shortened to the file's name, since folders exist on one machine
-    only.
-    """
-    return _FOLDERS.sub("", text)

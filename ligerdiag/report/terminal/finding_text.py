@@ -21,7 +21,7 @@ from ligerdiag.report.terminal.diagnostics import PAGES, Trouble
 from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_width, compute_wrapped, severity_style
 from ligerdiag.source_excerpt import load_excerpt, load_unchanged_text
 from ligerdiag.source_text import compute_near, compute_place
-from ligerdiag.text import FEW, compute_cells, compute_printable
+from ligerdiag.text import FEW, compute_cells, compute_printable, join_words
 
 MAX_NUMBERS = 3
 """One finding quotes at most this many figures of a replay."""
@@ -162,7 +162,7 @@ def _render_numbers(finding: Finding, cases: Sequence[CaseReport], *, verbose: b
             text = render_error(replayed.replay.outputs[name], verdict)
             names_by_text.setdefault(text, []).append(f"`{name}`")
     several = len(finding.outputs) > 1
-    texts = [f"{' and '.join(names)} {text}" if several else text for text, names in names_by_text.items()]
+    texts = [f"{join_words(names)} {text}" if several else text for text, names in names_by_text.items()]
     shown = "; ".join(texts[: None if verbose else MAX_NUMBERS])
     return shown if replayed is cases[0] or not shown else f"in `{replayed.id}`: {shown}"
 

@@ -15,7 +15,7 @@ from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example
 from ligerdiag.text import join_words
 
-HELP = "outputs that depend on it count as unknown; "
+UNTIL_THEN = "; until then, outputs that depend on the call count as unknown"
 IN_THE_KERNEL = "in the kernel, write only through pointers that are derived from those of its operands"
 IN_THE_SHARDS = "call the same kernels, equally often, on the shards as on whole arrays; or declare what they overwrite"
 BY_DECLARATION = "declare under `[tool.ligerdiag.effects.{}]` what it overwrites: `writes = []` for nothing"
@@ -57,7 +57,7 @@ def check(context: Context) -> Iterator[Finding]:
             operand=operands[0],
             instructions=(call.name,),
             evidence=tuple(("reason", reason) for reason in effects.reasons),
-            help=HELP + _advise(call, effects, is_trusted=find_aliased(call) is not None),
+            help=_advise(call, effects, is_trusted=find_aliased(call) is not None) + UNTIL_THEN,
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example, report_read
-from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy
+from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy, name_call
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -16,9 +16,11 @@ def check(context: Context) -> Iterator[Finding]:
             continue  # an output that is wrong for another reason is not right by luck
         side = "after" if read.lucky.after else "before"
         who, reader = begin_sentence(names, "is", "are"), read.reader
-        message = f"{who} right only because `%{reader.name}` happens to run {side} `{read.write.kernel}`"
+        call, place = name_call(context, read.write)
+        message = f"{who} right only because `%{reader.name}` happens to run {side} {call}"
         time = context.logical_times.get(reader.id)
         sentence = f"%{reader.name} reads at logical time {time}, {side} the write"
+        sentence += "" if call == f"`{read.write.kernel}`" else f" by {call}{place}"
         sentence += "; no data or control dependence orders the two"
         needs_old = not read.lucky.after
         remedy = describe_keeping_remedy(context, read.write) if needs_old else ""
