@@ -13,7 +13,7 @@ def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
-    from ligerdiag.compile.cases.plugin import prepare_plugin
+    from ligerdiag.compile.cases.plugin import load_library, prepare_plugin
 
     prepare_plugin()
     from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
@@ -25,6 +25,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.lowering.other_kernels import drop_instantiation
 
     import_kernel_libraries()
+    load_library()
     drop_instantiation()
     install_answers()
     package = Path(__file__).parents[1]
