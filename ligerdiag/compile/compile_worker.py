@@ -18,7 +18,7 @@ def prepare() -> Answerer:
     prepare_plugin()
     from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
     from ligerdiag.compile.cases.live_functions import build_abstract_mesh, place_meshes
-    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
+    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, note_own_modules
     from ligerdiag.compile.cases.printed import record_prints
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
@@ -30,7 +30,7 @@ def prepare() -> Answerer:
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
-    list_project_modules()  # fills a cache for the forks: none of these files is the project's
+    note_own_modules()
     loader = CaseLoader(once=True)
 
     def build_later(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:

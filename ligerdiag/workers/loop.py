@@ -229,7 +229,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     end_watch = watch_parent()
     gc.disable()  # imports make many objects and hardly any garbage
     answer = prepare()
-    _import_also(os.environ.pop(ALSO_VARIABLE, ""))
+    _prepare_also(os.environ.pop(ALSO_VARIABLE, ""))
     collect_rarely()
     gc.enable()
     end_watch()
@@ -244,11 +244,16 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
         _answer_jobs(channel, answer, starts_nothing=starts_nothing)
 
 
-def _import_also(modules: str) -> None:
-    """Imports these modules, separated by commas; one that cannot be imported is the trouble of the worker that needs it."""
-    for module in filter(None, modules.split(",")):
+def _prepare_also(steps: str) -> None:
+    """Imports these modules, and calls the functions that are written as `module:function`; commas separate them. A module
+    that cannot be imported is the trouble of the worker that needs it.
+    """
+    for step in filter(None, steps.split(",")):
+        name, _, function = step.partition(":")
         with suppress(ImportError):
-            importlib.import_module(module)
+            module = importlib.import_module(name)
+            if function:
+                getattr(module, function)()
 
 
 def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bool) -> None:

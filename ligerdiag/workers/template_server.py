@@ -10,8 +10,8 @@ A request is the one byte and the three descriptors that a template receives, fo
 answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
 own. Of the templates without workers, the server keeps the most recently used.
 
-A template of the server has many forks, so it also does the imports of other workers that are forked from it (`_ALSO`). For
-one run that would only move the cost, to where a case without a kernel pays it too.
+A template of the server has many forks, so it also does what its forks would do one by one (`_ALSO`), such as the imports
+of a replay worker. For one run that would only move the cost, to where a case without a kernel pays it too.
 """
 
 import os
@@ -43,9 +43,12 @@ _ALSO = {
         "ligerdiag.replay.runs.case_run",
         "ligerdiag.replay.runs.case_inputs",
         "ligerdiag.replay.runs.meanings",
+        "ligerdiag.compile.cases.known_fields:build_first_topology",
     )
 }
-"""The module of a template to modules that its forks import if they run another module."""
+"""The module of a template to what its forks would do one by one: modules that they import, and functions that they call
+after their module, as `module:function`.
+"""
 MAXIMUM = 8
 """The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,
 mostly shared with its forks.
