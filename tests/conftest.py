@@ -8,6 +8,7 @@ import pytest
 
 from ligerdiag.garbage import collect_rarely
 from tests.nightly import is_nightly
+from tests.rotation import current_turn, waits
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
 from tests.shared_run import SharedRun, own_templates, shared_cache
 
@@ -27,7 +28,7 @@ pytest_plugins = ["pytester", "tests.light_environment", "tests.plain_environmen
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shared = SharedRun()
-        shared.start()
+        shared.start(has_all=config.args_source is not pytest.Config.ArgsSource.ARGS)
         if len(getattr(config.option, "tx", ())) > 1:
             shared.collect_once(config.args)
         config.pluginmanager.register(shared)
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if is_nightly(item.nodeid):
+    if is_nightly(item.nodeid) or waits(item.nodeid, current_turn()):
         item.add_marker(pytest.mark.nightly)
 
 

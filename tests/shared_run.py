@@ -30,6 +30,7 @@ import platformdirs
 import pytest
 
 from ligerdiag.workers import template_server, templates
+from tests import rotation
 
 ROOT = Path(__file__).parents[1]
 CACHE_VARIABLE = "LIGERDIAG_TEST_CACHE"
@@ -57,12 +58,14 @@ class SharedRun:
         self._lock: IO[str] | None = None
         """Held while the run uses the user's cache."""
 
-    def start(self) -> None:
-        """Chooses the cache and starts the template server."""
+    def start(self, *, has_all: bool) -> None:
+        """Chooses the cache and starts the template server. has_all: whether this is a run of all tests."""
         os.environ.pop(NO_BYTECODE, None)
         sys.dont_write_bytecode = False
         for name, value in (SET_BY_JAX | ONE_THREAD).items():
             os.environ.setdefault(name, value)
+        if has_all:
+            os.environ[rotation.VARIABLE] = str(rotation.choose_turn(os.environ, ROOT))
         if CACHE_VARIABLE not in os.environ:
             os.environ[CACHE_VARIABLE] = str(self._choose_cache())
         path = self._folder / "templates"
@@ -104,6 +107,13 @@ class SharedRun:
                 self._lock.close()
                 return ROOT / ".ligerdiag" / "test-cache" / digest
         return cache
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Prints which tests of a kind ran."""
+        turn = rotation.current_turn()
+        if turn is not None:
+            repeats = f"{rotation.VARIABLE}={turn} repeats that"
+            terminalreporter.write_line(f"turn {turn + 1} of {rotation.TURNS} of tests/rotation.py; {repeats}")
 
     def pytest_unconfigure(self) -> None:
         """Ends the templates."""

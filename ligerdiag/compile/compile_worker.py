@@ -13,23 +13,24 @@ def prepare() -> Answerer:
     """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
     requests.
     """
-    from ligerdiag.compile.cases.plugin import prepare_plugin
+    from ligerdiag.compile.cases.plugin import load_library, prepare_plugin
 
     prepare_plugin()
     from ligerdiag.compile.cases.device_queries import import_as, install_answers, note_question
     from ligerdiag.compile.cases.live_functions import build_abstract_mesh, place_meshes
-    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, list_project_modules
+    from ligerdiag.compile.cases.loader import CaseLoader, describe_case, note_own_modules
     from ligerdiag.compile.cases.printed import record_prints
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
     from ligerdiag.compile.lowering.other_kernels import drop_instantiation
 
     import_kernel_libraries()
+    load_library()
     drop_instantiation()
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
-    list_project_modules()  # fills a cache for the forks: none of these files is the project's
+    note_own_modules()
     loader = CaseLoader(once=True)
 
     def build_later(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ field, or the beginning or the end of one message, so the line says which field 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ligerdiag.errors import InputError
 
@@ -27,6 +28,7 @@ class FieldLine:
     """Number of lines of the field from this one on; 0 for the last line of a message."""
 
 
+@lru_cache(maxsize=8)  # a compile asks four times
 def strip_comments(description: str) -> str:
     """Returns the description without comments, blank lines and indentation; a `#` inside quotes is no comment."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())

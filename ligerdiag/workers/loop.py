@@ -46,7 +46,14 @@ from ligerdiag.errors import CASE_PATH, CompileError, LigerdiagError, UsedWorker
 from ligerdiag.garbage import collect_rarely
 from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import render_error, render_refusal
-from ligerdiag.workers.process import FORK_DESCRIPTORS, FORK_REQUEST, FRESH_VARIABLE, MEMORY_VARIABLE, render_ready
+from ligerdiag.workers.process import (
+    ALSO_VARIABLE,
+    FORK_DESCRIPTORS,
+    FORK_REQUEST,
+    FRESH_VARIABLE,
+    MEMORY_VARIABLE,
+    render_ready,
+)
 
 _PER_WORKER = frozenset(
     {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
@@ -222,6 +229,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     end_watch = watch_parent()
     gc.disable()  # imports make many objects and hardly any garbage
     answer = prepare()
+    _prepare_also(os.environ.pop(ALSO_VARIABLE, ""))
     collect_rarely()
     gc.enable()
     end_watch()
@@ -234,6 +242,18 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
         )
     else:
         _answer_jobs(channel, answer, starts_nothing=starts_nothing)
+
+
+def _prepare_also(steps: str) -> None:
+    """Imports these modules, and calls the functions that are written as `module:function`; commas separate them. A module
+    that cannot be imported is the trouble of the worker that needs it.
+    """
+    for step in filter(None, steps.split(",")):
+        name, _, function = step.partition(":")
+        with suppress(ImportError):
+            module = importlib.import_module(name)
+            if function:
+                getattr(module, function)()
 
 
 def _answer_jobs(channel: socket.socket, answer: Answerer, *, starts_nothing: bool) -> None:

@@ -27,6 +27,10 @@ MEMORY_VARIABLE = "LIGERDIAG_WORKER_MEMORY"
 """Name of the environment variable in which the pool passes a worker its limit on data, in bytes."""
 FRESH_VARIABLE = "LIGERDIAG_WORKER_FRESH"
 """Name of the environment variable that the pool sets if a worker must be a new process and no fork."""
+ALSO_VARIABLE = "LIGERDIAG_TEMPLATE_IMPORTS"
+"""Name of the environment variable in which a template server passes a template further modules to import, and functions
+to call as `module:function`, separated by commas.
+"""
 START_SECONDS = 180.0
 """The most seconds that a worker may take for its imports, such as jax and triton."""
 MAXIMUM_ANSWER_BYTES = 64 << 20

@@ -9,6 +9,9 @@ module, and all environment variables except those that differ between workers (
 A request is the one byte and the three descriptors that a template receives, followed by the kind. The new worker
 answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
 own. Of the templates without workers, the server keeps the most recently used.
+
+A template of the server has many forks, so it also does what its forks would do one by one (`_ALSO`), such as the imports
+of a replay worker. For one run that would only move the cost, to where a case without a kernel pays it too.
 """
 
 import os
@@ -17,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic, sleep
@@ -25,6 +28,7 @@ from time import monotonic, sleep
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import FieldError, parse_object, read_str, read_str_map
 from ligerdiag.workers.process import (
+    ALSO_VARIABLE,
     FORK_DESCRIPTORS,
     FORK_REQUEST,
     WorkerDied,
@@ -34,6 +38,17 @@ from ligerdiag.workers.process import (
 from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, start_process
 
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
+_ALSO = {
+    "ligerdiag.compile.compile_worker": (
+        "ligerdiag.replay.runs.case_run",
+        "ligerdiag.replay.runs.case_inputs",
+        "ligerdiag.replay.runs.meanings",
+        "ligerdiag.compile.cases.known_fields:build_first_topology",
+    )
+}
+"""The module of a template to what its forks would do one by one: modules that they import, and functions that they call
+after their module, as `module:function`.
+"""
 MAXIMUM = 8
 """The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,
 mostly shared with its forks.
@@ -107,7 +122,8 @@ class _TemplateServer:
                 raise
 
     def _start(self, kind: TemplateKind, slot: _Slot) -> None:
-        process, control = start_process(kind, self._log)
+        also = {ALSO_VARIABLE: ",".join(_ALSO.get(kind.module, ()))}
+        process, control = start_process(replace(kind, environment={**kind.environment, **also}), self._log)
         worker = WorkerProcess(process, control)
         try:
             slot.pid, forks = worker.wait_until_ready()

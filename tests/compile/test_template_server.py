@@ -15,6 +15,7 @@ from ligerdiag.model.jobs import Job, Source, render_request
 from ligerdiag.toolchains.toolchain import describe_interpreter
 from ligerdiag.workers import template_server, templates
 from ligerdiag.workers.pool import Pool
+from ligerdiag.workers.process import ALSO_VARIABLE
 from ligerdiag.workers.templates import Templates
 from tests.replay.processes import is_running
 
@@ -197,3 +198,10 @@ def test_a_template_that_cannot_be_forked_runs_no_other_module(modules: dict[str
     with Templates() as templates, open_pool(modules, templates, "other_worker", "threaded_worker") as pool:
         said = pool.submit(JOB).result()
     assert (said["template"], said["module"]) == (os.getpid(), "__main__")
+
+
+@pytest.mark.usefixtures("own_templates")
+def test_a_template_also_imports_and_calls_for_its_forks_and_skips_what_is_missing(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "telling_more.py").write_text("import os\ndef note(): os.environ['OTHER'] = 'called'\n")
+    answer = ask(**{ALSO_VARIABLE: "no_such_module:note,telling_more:note"})
+    assert answer["variables"] == {"LIGERDIAG_CACHE_DIR": None, "PYTEST_LIKE": None, "OTHER": "called"}

@@ -29,6 +29,8 @@ CASES = {
     "fresh": ("cases/flce_modes.py", "flce_modes[out_of_place-float32-True-1-4-32-16]"),
     "ordinary": ("tests/dumps/programs/ordinary.py", "ordinary"),
 }
+AS_A_USER = "losses"
+"""The program that is compiled with autotuning and machine code, as users compile theirs."""
 
 type Inspect = Callable[..., CheckReport]
 type Pick = Callable[..., Path]
@@ -57,7 +59,14 @@ def dumps(tmp_path_factory: pytest.TempPathFactory, cache: Path, worker_id: str)
 
 def make_dumps(root: Path, cache: Path) -> None:
     jobs = [
-        {"file": str(ROOT / file), "id": case, "into": str(root / name), "tagged": tagged, "flags": flags}
+        {
+            "file": str(ROOT / file),
+            "id": case,
+            "into": str(root / name),
+            "tagged": tagged,
+            "quick": program != AS_A_USER,
+            "flags": flags,
+        }
         for program, (file, case) in CASES.items()
         for name, tagged, flags in ((program, True, BOTH), (f"{program}-untagged", False, BOTH))
     ]

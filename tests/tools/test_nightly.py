@@ -1,16 +1,17 @@
-"""Each pattern of tests/nightly.py matches a test."""
+"""Each pattern of tests/nightly.py and tests/rotation.py matches a test, and each turn of a rotation has its share."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests import rotation
 from tests.nightly import PATTERNS, is_nightly
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", [*PATTERNS, *rotation.PATTERNS])
 def test_each_pattern_matches_an_existing_test(pattern: str) -> None:
     files, _, name = pattern.partition("::")
     found = list(ROOT.glob(files.partition("[[]")[0]))
@@ -26,3 +27,19 @@ def test_brackets_in_ids_match_literally() -> None:
     assert not is_nightly(
         "tests/docs/test_commands.py::test_a_page_has_the_output_and_the_exit_code_that_it_shows[README.md]"
     )
+
+
+def test_each_test_of_a_kind_has_one_turn_and_each_turn_a_share() -> None:
+    names = [f"tests/replay/opcodes/test_dot.py::test_a_product[{number}]" for number in range(300)]
+    ready = [[name for name in names if not rotation.waits(name, turn)] for turn in range(rotation.TURNS)]
+    assert sorted(name for turn in ready for name in turn) == sorted(names)
+    assert all(len(turn) > 70 for turn in ready)
+    others = ("tests/hazards/test_examples.py::test_a_bad_example[LD001-0]", "tests/security/test_page.py::test_a[b]")
+    assert not any(rotation.waits(name, turn) for name in others for turn in range(rotation.TURNS))
+
+
+def test_the_commit_decides_whose_turn_it_is_unless_the_environment_says_so(tmp_path: Path) -> None:
+    first, again = (rotation.choose_turn({}, ROOT) for _ in range(2))
+    assert first == again
+    assert rotation.choose_turn({rotation.VARIABLE: "2"}, ROOT) == 2
+    assert rotation.choose_turn({}, tmp_path) == 0

@@ -11,9 +11,10 @@ import re
 import sys
 import traceback
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -21,8 +22,10 @@ import jax
 from jax.experimental import topologies
 
 from ligerdiag.compile.cases.plugin import find_platform
-from ligerdiag.errors import CompileError, describe_fault
+from ligerdiag.errors import CompileError, LigerdiagError, describe_fault
+from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.toolchains.text_format import FieldLine, drop_field, render_fields, split_fields, strip_comments
+from ligerdiag.toolchains.toolchain import Platform
 
 MOST_DROPPED = 100
 """The most fields that are dropped from one description."""
@@ -103,6 +106,18 @@ def build_topology(name: str, description: str) -> Any:
     except Exception as fault:
         traceback.print_exception(fault)
         raise _refuse(describe_fault(fault)) from fault
+
+
+def build_first_topology() -> None:
+    """Builds the topology of one H100, so that the forks of this process have it and all that XLA reads for it: most
+    programs are compiled for that GPU. Does nothing on a machine with a GPU, whose driver must not be used before a fork,
+    nor if XLA refuses: a worker that asks again reports why.
+    """
+    if find_platform() is not Platform.CUDA or any(Path("/dev").glob("nvidia*")):
+        return
+    with suppress(LigerdiagError):
+        description = fit_description(load_target("h100").description).text
+        build_topology(_ONE_DEVICE, strip_comments(description))
 
 
 def _ask(name: str, description: str) -> Any:

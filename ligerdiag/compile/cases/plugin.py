@@ -7,14 +7,20 @@ launch Triton kernels. The plugin also refuses to be registered where Linux list
 count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
 """
 
+import ctypes
 import importlib
 import sys
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ligerdiag.toolchains.rocm_libraries import FOLDER, preload_libraries
 from ligerdiag.toolchains.toolchain import Platform
+
+LIBRARY = "xla_cuda_plugin.so"
+"""Name of the shared library in the folder of a plugin for CUDA."""
 
 
 @cache
@@ -34,6 +40,21 @@ def prepare_plugin() -> None:
     preload_libraries(Path(sys.prefix))
     hardware: Any = importlib.import_module("jax._src.hardware_utils")
     hardware.num_available_amd_gpus = _count_one_gpu
+
+
+def load_library() -> None:
+    """Loads the shared library of the plugin for CUDA, as JAX does when it first needs it, so that the forks of this
+    process have it: its relocation would take each of them a sixth of a small compile. Does nothing if there is not
+    exactly one, or if it cannot be loaded: the worker that needs it reports why.
+    """
+    spec = find_spec("jax_plugins")
+    if spec is None or find_platform() is not Platform.CUDA:
+        return
+    folders = spec.submodule_search_locations or ()
+    found = [library for folder in folders for library in Path(folder).glob(f"*/{LIBRARY}")]
+    if len(found) == 1:
+        with suppress(OSError):
+            ctypes.CDLL(str(found[0]))
 
 
 def _count_one_gpu(*args: Any, **words: Any) -> int:

@@ -390,17 +390,22 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
     Of several modules in the dump, the program is the one that was compiled last. Raises CompileError if a module is
     missing.
     """
+    names = sorted(os.listdir(dump))  # `Path.glob` would compile five patterns for each program
     found = {
-        int(path.name.split(".")[0].removeprefix("module_")): path for path in dump.glob(f"module_*.jit_*{_OPTIMIZED}")
+        int(name.split(".")[0].removeprefix("module_")): dump / name
+        for name in names
+        if name.startswith("module_") and ".jit_" in name and name.endswith(_OPTIMIZED)
     }
     if not found:
         raise CompileError("XLA wrote no optimized module: does a flag in XLA_FLAGS suppress the dump?")
     module = found[max(found)].name.split(".")[0]
-    unoptimized = next(dump.glob(f"{module}.*before_optimizations.hlo.pb"), None)
+    own = [name for name in names if name.startswith(f"{module}.")]
+    unoptimized = next((dump / name for name in own if name.endswith("before_optimizations.hlo.pb")), None)
     if unoptimized is None:
         raise CompileError(f"XLA wrote no unoptimized module beside `{found[max(found)].name}`")
-    thunks = (dump.glob(f"{module}.*thunk_sequence{when}.txt") for when in ("_after_thunk_passes", ""))
-    return unoptimized, found[max(found)], next((path for paths in thunks for path in paths), None)
+    endings = ("thunk_sequence_after_thunk_passes.txt", "thunk_sequence.txt")
+    thunks = (dump / name for ending in endings for name in own if name.endswith(ending))
+    return unoptimized, found[max(found)], next(thunks, None)
 
 
 def _compute_environment(request: CompileRequest) -> dict[str, str]:
