@@ -91,6 +91,15 @@ class FixLine(ReplayBounds):
             help="Try cures too that are right only in some surroundings, and offer what is right by luck or not proved.",
         ),
     ] = False
+    other_cases: Annotated[
+        int,
+        Option(
+            "--other-cases",
+            metavar="N",
+            min=0,
+            help="Judge up to N other cases that load the changed files, too: none may become worse.",
+        ),
+    ] = 8
     format: AnswerForm = AnswerFormat.TERMINAL
     jobs: Jobs = None
     timeout: Timeout = 300.0
@@ -155,7 +164,9 @@ def run_fix(line: FixLine) -> None:
         suppress=settings.config.suppress,
         effects=settings.config.effects,
     )
-    options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
+    options = FixOptions(
+        check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe, other_cases=line.other_cases
+    )
     try:
         with show_progress(Verbosity.USUAL) as show:
             fixes = find_fixes(options, show)
@@ -232,6 +243,6 @@ def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:
 fix = make_command(
     FixLine,
     run_fix,
-    "selectors targets toolchain cures unsafe write diff format jobs timeout cache_directory replay_seconds replay_memory "
-    "full config",
+    "selectors targets toolchain cures unsafe other_cases write diff format jobs timeout cache_directory replay_seconds "
+    "replay_memory full config",
 )

@@ -26,6 +26,7 @@ from ligerdiag.fix.case_arguments import (
 )
 from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
 from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.other_cases import OtherCasesJudge
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
@@ -171,6 +172,9 @@ VARIED = (
 CURE_NAMES = (*(one.name for one in CURES), ZERO.name, *(one.name for one in VARIED))
 
 
+MOST_OTHER_CASES = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixOptions:
     """Options of `fix`."""
@@ -180,6 +184,8 @@ class FixOptions:
     """Names of the cures to try; () for all."""
     is_unsafe: bool = False
     """Whether to try unsafe cures as well, and to offer what is not proved."""
+    other_cases: int = MOST_OTHER_CASES
+    """Number of other cases of the changed files that are judged for a cure that would be offered."""
 
 
 def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
@@ -202,7 +208,7 @@ def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tu
                 CaseFix(case_id=case_id, error=error, exit_code=0 if faulty is None else faulty.error_exit_code)
             )
             continue
-        fixes.append(fix_case(spec, reports, options, report, on_progress))
+        fixes.append(fix_case(spec, reports, options, report, on_progress, selected=tuple(specs.values())))
     return tuple(fixes)
 
 
@@ -227,8 +233,12 @@ def fix_case(
     options: FixOptions,
     run: CheckReport,
     on_progress: OnProgress | None = None,
+    *,
+    selected: Sequence[CaseSpec] = (),
 ) -> CaseFix:
-    """Returns the answer for one case. reports: its reports, one for each target."""
+    """Returns the answer for one case. reports: its reports, one for each target. selected: all cases of the run, of which
+    those that load a changed file are judged, too.
+    """
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(
         case_id=case.id,
@@ -238,9 +248,28 @@ def fix_case(
     if not hazards:
         return answer
     search = _Search(case, reports, options, run, on_progress)
-    attempts = tuple(search.try_cures(hazards))
+    attempts = search.try_cures(hazards)
+    judge = OtherCasesJudge(
+        case=case,
+        selected=selected,
+        options=search.check_options,
+        most=options.other_cases,
+        report_progress=on_progress,
+    )
     offered = [one for one in attempts if one.is_offered and (options.is_unsafe or not one.needs_unsafe)]
-    return replace(answer, attempts=attempts, best=min(offered, key=rank_attempt, default=None))
+    for one in sorted(offered, key=rank_attempt):
+        judged = replace(one, others=judge.judge(one.files))
+        if judged.others.worse:
+            judged = replace(judged, proof=Proof.REFUTED, reason=_describe_worse(judged.others.worse))
+        attempts[attempts.index(one)] = judged
+        if not judged.others.worse:
+            return replace(answer, attempts=tuple(attempts), best=judged)
+    return replace(answer, attempts=tuple(attempts))
+
+
+def _describe_worse(worse: Sequence[str]) -> str:
+    more = f", and {len(worse) - 1} more cases are worse" if len(worse) > 1 else ""
+    return f"it makes another case worse: {worse[0]}{more}"
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
@@ -277,8 +306,8 @@ class _Search:
         self._texts: list[tuple[Path, str]] = []
         self._unread: list[str] = []
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
-        again = replace(options.check, baseline=None, known=None, view=False, record=False)
-        self._trials = Trials(case, reports, again, on_progress)
+        self.check_options = replace(options.check, baseline=None, known=None, view=False, record=False)
+        self._trials = Trials(case, reports, self.check_options, on_progress)
         version = run.versions.get("jax-triton", "0.3").split(".")
         numbers = tuple(int(part) for part in version[:2] if part.isdecimal())
         self._is_old = numbers < _FIRST_WITHOUT_POINTERS

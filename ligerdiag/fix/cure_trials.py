@@ -53,6 +53,19 @@ def require_complete(report: CheckReport) -> None:
         raise RunEnded(report.ended_by)
 
 
+def keep_patches(cache: Cache, texts: Texts) -> tuple[tuple[str, str], ...]:
+    """Writes the new texts into the cache. Returns the `patches` of a source whose files have these texts."""
+    folder = cache.root / "patches"
+    folder.mkdir(parents=True, exist_ok=True)
+    patches: list[tuple[str, str]] = []
+    for path, text in sorted(texts.items()):
+        kept = folder / f"{sha256(text).hexdigest()}.py"
+        if not kept.exists() or kept.read_bytes() != text:
+            kept.write_bytes(text)
+        patches.append((str(path), str(kept)))
+    return tuple(patches)
+
+
 class Trials:
     """Judges the changed programs of one case. `check` gets all of them at once, as cases of patched sources."""
 
@@ -71,7 +84,8 @@ class Trials:
         no defined one in the unchanged case; such outputs are not compared. keeps_program: whether the changes leave the
         function alone and are about its compile or its memory, so that no numbers are compared.
         """
-        specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
+        patches = [keep_patches(self._cache, one) for one in changes]
+        specs = [replace(self._case, source=replace(self._case.source, patches=one)) for one in patches]
         found = self._check_together(specs)
         needed = [
             number
@@ -98,17 +112,6 @@ class Trials:
             )
             for number, reports in enumerate(found)
         ]
-
-    def _keep(self, texts: Texts) -> tuple[tuple[str, str], ...]:
-        folder = self._cache.root / "patches"
-        folder.mkdir(parents=True, exist_ok=True)
-        patches: list[tuple[str, str]] = []
-        for path, text in sorted(texts.items()):
-            kept = folder / f"{sha256(text).hexdigest()}.py"
-            if not kept.exists() or kept.read_bytes() != text:
-                kept.write_bytes(text)
-            patches.append((str(path), str(kept)))
-        return tuple(patches)
 
     def _check_together(self, specs: Sequence[CaseSpec]) -> list[tuple[CaseReport, ...] | str]:
         """Returns the reports of each case, one for each target, or the error because of which there are none."""
@@ -178,7 +181,7 @@ class Trials:
             if after.disagreements:
                 return "verdict and numbers disagree about it"
             old = {one.rule for one in before.findings if one.severity is not Severity.NOTE}
-            new = [one for one in list_hazards(after) if one.rule not in old and not _is_about_luck(one, after)]
+            new = [one for one in list_hazards(after) if one.rule not in old and not is_about_luck(one, after)]
             if new:
                 return f"it causes {new[0].rule}: {new[0].message}"
             if len(list_hazards(after)) >= len(list_hazards(before)) and before.outputs == after.outputs:
@@ -318,7 +321,7 @@ def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
     }
 
 
-def _is_about_luck(finding: Finding, report: CaseReport) -> bool:
+def is_about_luck(finding: Finding, report: CaseReport) -> bool:
     """Returns whether a finding is only about outputs that are right by luck, which the proof says already."""
     verdicts = {report.outputs.get(name) for name in finding.outputs}
     return verdicts == {Verdict.LATENT}

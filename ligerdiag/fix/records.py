@@ -40,6 +40,20 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCases:
+    """What becomes of other cases that load the files which a cure changes. They are compiled and not replayed."""
+
+    judged: tuple[str, ...] = ()
+    """Ids of the cases that were judged with and without the change."""
+    left: int = 0
+    """Number of cases that were not judged."""
+    worse: tuple[str, ...] = ()
+    """One clause for each case that the change makes worse."""
+    copied: Mapping[str, int] = field(default_factory=dict[str, int])
+    """From the id of a case to the additional bytes that one call copies, of those that copy more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One cure, tried on a case."""
 
@@ -67,6 +81,8 @@ class Attempt:
     """Whether functions return more than before, so that the callers that are found in the project are changed."""
     unseen: tuple[str, ...] = ()
     """The places that may call such a function as well, and are not changed."""
+    others: OtherCases = field(default_factory=OtherCases)
+    """The other cases that load the changed files; of a cure that would not be offered, they are not judged."""
     advice: str = ""
     """A step besides the diff, such as a line for the shell; empty if there is none."""
 
