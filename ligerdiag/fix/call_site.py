@@ -39,10 +39,18 @@ class Project:
     unread: list[str] = field(default_factory=list[str])
     """Files in which nobody looked for users, with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
-    """The places that may call a function that returns more, and are not changed."""
+    """The places that may call a function that returns more, and are not known to."""
+    reached: set[str] = field(default_factory=set[str])
+    """Those of the calls that get the new results, with which `unseen` may have the same places: two methods of one name
+    may both return more.
+    """
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
+
+    def list_unseen(self) -> tuple[str, ...]:
+        """Returns the places that may call a function that returns more, and are not changed."""
+        return tuple(one for one in self.unseen if one not in self.reached)
 
     def load(self, name: str) -> SourceFile:
         """Returns a file of the project. Raises CannotFixError, with the place where the change belongs, for another

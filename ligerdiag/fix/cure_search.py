@@ -456,7 +456,7 @@ class _Search:
         if not texts:
             raise CannotFixError("there is nothing to change")
         _require_python(texts)
-        return texts, tuple(project.unseen)
+        return texts, project.list_unseen()
 
 
 def _require_python(texts: Texts) -> None:

@@ -20,6 +20,7 @@ from ligerdiag.fix.readers.callers import (
 )
 from ligerdiag.fix.readers.function_uses import Caller
 from ligerdiag.fix.readers.method_uses import find_override
+from ligerdiag.fix.return_types import extend_return_type
 from ligerdiag.fix.source_file import CannotFixError, SourceFile
 
 type MakeCall = Callable[[cst.Call], cst.BaseExpression]
@@ -239,6 +240,8 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
             raise CannotFixError(
                 f"`{name}` would have to return more, but it is passed on{caller.file.render_place(caller.node)}"
             )
+        text = caller.file.module.code_for_node(caller.call.func)
+        project.reached.add(f"`{text}`{caller.file.render_place(caller.call.func)}")
         made = _change_caller(project, caller, handed, returned, depth - 1)
         outer = caller.file.find_function(caller.call)
         if outer is not None:
@@ -278,9 +281,11 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
 
     for statement in statements:
         file.change(statement, add)
+    (kind,) = kinds
     if function.returns is not None:
-        file.change(function, lambda node: node.with_changes(returns=None))  # the new type needs imports
-    return kinds.pop()
+        returns = extend_return_type(function, parameters, is_sequence=kind is Returned.SEQUENCE)
+        file.change(function, lambda node: node.with_changes(returns=returns))
+    return kind
 
 
 def _change_caller(
