@@ -213,6 +213,10 @@ class Trials:
         elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
+            if dropped := self._find_dropped():
+                reason = (
+                    f"{reason}; JAX drops a call ({dropped}), so give the case a `reference` that says what is meant"
+                )
         elif doubt := self._find_doubt(meaning, opaque):
             proof, reason = Proof.NOT_COMPARED, doubt
         else:
@@ -283,6 +287,13 @@ class Trials:
             if any(get_rule(one.rule).leaves_undefined for one in list_hazards(report)):
                 names |= {name: None for name, verdict in report.outputs.items() if verdict is Verdict.UNKNOWN}
         return list(names)
+
+    def _find_dropped(self) -> str:
+        """Returns the rule that found that JAX changes the program, if no reference says what the case means; else empty."""
+        found = (one.rule for report in self._base for one in list_hazards(report))
+        if self._case.has_reference:
+            return ""
+        return next((one for one in found if get_rule(one).kind is RuleKind.CHANGED_BY_JAX), "")
 
     def _list_wrong(self) -> list[str]:
         """Returns the outputs that are wrong in the unchanged case."""

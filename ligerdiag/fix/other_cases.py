@@ -55,6 +55,10 @@ class OtherCasesJudge:
         patches = keep_patches(Cache(self.options.cache_directory), texts)
         old = self._check(chosen)
         new = self._check([replace(one, source=replace(one.source, patches=patches)) for one in chosen])
+        if isinstance(old, str):
+            return OtherCases(left=len(found))
+        broken = {key[:2] for key, one in old.items() if _is_broken(one)}
+        judged = [one.id for one in chosen if (str(one.source), one.id) not in broken]
         worse: dict[str, None] = {}
         copied: dict[str, int] = {}
         for key, before in old.items():
@@ -65,8 +69,8 @@ class OtherCasesJudge:
             elif (more := _count_copied(before, new[key])) > 0:
                 copied[key[1]] = max(more, copied.get(key[1], 0))
         return OtherCases(
-            judged=tuple(one.id for one in chosen),
-            left=len(found) - len(chosen),
+            judged=tuple(judged),
+            left=len(found) - len(judged),
             worse=tuple(worse),
             copied=copied,
         )

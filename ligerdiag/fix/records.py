@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
 
 type Texts = Mapping[Path, bytes]
 """From the real path of a changed file to its new text."""
@@ -41,7 +42,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCases:
-    """What becomes of other cases that load the files which a cure changes. They are compiled and not replayed."""
+    """The other cases that load the files which a cure changes. They are compiled and not replayed."""
 
     judged: tuple[str, ...] = ()
     """Ids of the cases that were judged with and without the change."""
@@ -55,9 +56,10 @@ class OtherCases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One cure, tried on a case."""
+    """One cure, or two together, tried on a case."""
 
     cure: str
+    """Name of the cure; two names with ` + ` between them."""
     is_safe: bool
     proof: Proof
     reason: str = ""
@@ -71,6 +73,8 @@ class Attempt:
     """Number of lines that the diff removes or adds."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
     """From target to output name to verdict."""
+    reports: tuple[CaseReport, ...] = ()
+    """The reports on the changed case, one for each target; () if there are none."""
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
     """From target to the cost."""
     is_compared: bool = False

@@ -76,5 +76,5 @@ def compare_meanings(
 
 
 def _match(first: Artifact, changed: Artifact, find_effects: FindPairEffects) -> MatchedCalls:
-    programs = [load_programs(one).program for one in (first, changed)]
-    return match_calls(*programs, find_effects(*programs))
+    old, new = (load_programs(one).program for one in (first, changed))
+    return match_calls(old, new, find_effects(old, new))
