@@ -213,10 +213,8 @@ class Trials:
         elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
-            if dropped := self._find_dropped():
-                reason = (
-                    f"{reason}; JAX drops a call ({dropped}), so give the case a `reference` that says what is meant"
-                )
+            if rule := self._find_change_by_jax():
+                reason += f"; JAX changes the program ({rule}): give the case a `reference` to compare with"
         elif doubt := self._find_doubt(meaning, opaque):
             proof, reason = Proof.NOT_COMPARED, doubt
         else:
@@ -288,7 +286,7 @@ class Trials:
                 names |= {name: None for name, verdict in report.outputs.items() if verdict is Verdict.UNKNOWN}
         return list(names)
 
-    def _find_dropped(self) -> str:
+    def _find_change_by_jax(self) -> str:
         """Returns the rule that found that JAX changes the program, if no reference says what the case means; else empty."""
         found = (one.rule for report in self._base for one in list_hazards(report))
         if self._case.has_reference:
