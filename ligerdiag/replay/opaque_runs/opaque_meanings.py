@@ -49,8 +49,9 @@ class OpaqueDifferences:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlacedCall:
     call: OpaqueCall
+    kernel: str
     form: tuple[str, ...]
-    """Name of the kernel and the shapes of its places."""
+    """The kernel's code, or its name if the code is not known; the target, and the shapes of the places."""
     code: str
 
 
@@ -61,26 +62,26 @@ def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects)
     find_effects: returns the effects of a call of either program.
     """
     old, new = (_list_placed(one, find_effects) for one in (first, changed))
-    forms = dict.fromkeys(one.form for one in (*old, *new))
+    forms = {one.form: one.kernel for one in (*new, *old)}
     found: tuple[list[OpaqueCall], list[OpaqueCall]] = ([], [])
     has_same_code = True
-    for form in forms:
+    for form, kernel in forms.items():
         codes = [[*dict.fromkeys(one.code for one in calls if one.form == form)] for calls in (old, new)]
         if len(codes[0]) != len(codes[1]):
-            raise NotCoveredError(f"`{form[0]}`: the changed program calls it with other buffers or another payload")
+            raise NotCoveredError(f"`{kernel}`: the changed program calls it with other buffers or another payload")
         has_same_code &= codes[0] == codes[1]
         for number in range(len(codes[0])):
             same = [
                 [one.call for one in calls if one.form == form and one.code == own[number]]
                 for calls, own in zip((old, new), codes, strict=True)
             ]
-            uses = _join_uses([one.uses for one in (*same[0], *same[1])], form[0])
+            uses = _join_uses([one.uses for one in (*same[0], *same[1])], kernel)
             for made, calls in zip(found, same, strict=True):
                 made += [_rename(one, " ".join([*form, str(number)]), uses) for one in calls]
     return MatchedCalls(
         first=tuple(found[0]),
         changed=tuple(found[1]),
-        kernels=tuple(dict.fromkeys(form[0] for form in forms)),
+        kernels=tuple(dict.fromkeys(forms.values())),
         has_same_code=has_same_code,
     )
 
@@ -114,7 +115,8 @@ def _place_call(call: HloInstruction, effects: CallEffects) -> _PlacedCall:
     padded = (*uses, *(OpaqueUse(),) * (len(leaves) - own))
     return _PlacedCall(
         call=replace(described, uses=padded),
-        form=(effects.kernel, call.proto.custom_call_target, *shapes),
+        kernel=effects.kernel,
+        form=(effects.code or effects.kernel, call.proto.custom_call_target, *shapes),
         code=effects.code or described.function,
     )
 
