@@ -6,14 +6,15 @@ cannot be analysed any more, has other outputs, an output with a worse verdict, 
 before.
 """
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from ligerdiag.api.checking import check
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.compile_service import discover_cases, find_import_dependencies
+from ligerdiag.compile.compile_service import discover_cases, find_artifact_dependencies, find_import_dependencies
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.fix.cure_trials import is_about_luck, keep_patches, list_hazards, require_complete
 from ligerdiag.fix.records import OtherCases, Texts
@@ -23,6 +24,7 @@ from ligerdiag.model.report import CaseReport, OnProgress, Status
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.environments import provide_toolchain
+from ligerdiag.toolchains.gpu_targets import load_targets
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import Pool
 
@@ -83,11 +85,22 @@ class OtherCasesJudge:
         specs: dict[tuple[Source, str], CaseSpec] = {}
         for one in (*self._list_own(cache, toolchain), *self.selected):
             is_own = one.source == self.case.source
-            if not (is_own and one.id == self.case.id) and (
-                is_own or changed & _list_files(find_import_dependencies(cache, toolchain, one.source))
-            ):
+            if is_own and one.id == self.case.id:
+                continue
+            if is_own or changed & self._list_files(one, cache, toolchain):
                 specs.setdefault((one.source, one.id), one)
         return [*specs.values()]
+
+    def _list_files(self, case: CaseSpec, cache: Cache, toolchain: Toolchain) -> set[str]:
+        """Returns the files of the project that a case of the run reads, when it is imported and when it is traced."""
+        (target, *_) = load_targets(self.options.targets)
+        found = {
+            **find_import_dependencies(cache, toolchain, case.source),
+            **find_artifact_dependencies(
+                case.source, case.id, target, cache=cache, toolchain=toolchain, environ=os.environ
+            ),
+        }
+        return {str(Path(one).resolve()) for one in found}
 
     def _list_own(self, cache: Cache, toolchain: Toolchain) -> Sequence[CaseSpec]:
         """Returns all cases of the case's own file or module."""
@@ -105,10 +118,6 @@ class OtherCasesJudge:
             return str(error).splitlines()[0]
         require_complete(report)
         return {(one.source, one.id, one.target): one for one in report.cases}
-
-
-def _list_files(dependencies: Iterable[str]) -> set[str]:
-    return {str(Path(one).resolve()) for one in dependencies}
 
 
 def choose_varied(cases: Sequence[CaseSpec], name: str, most: int) -> list[CaseSpec]:
