@@ -41,7 +41,7 @@ def test_a_model_gets_its_kernels_in_a_mode_that_xla_knows_of(model: str, kind: 
     assert (answer.best.cure, answer.best.proof, answer.best.left) == ("mode", Proof.PROVED, ())
     assert {one for outputs in answer.best.verdicts.values() for one in outputs.values()} == {Verdict.FRESH}
     changed = [one for one in answer.best.diff.splitlines() if one[:1] in "+-" and one[:3] not in ("+++", "---")]
-    declaring = (Mode.ALIASED,) if kind == "one" else (Mode.ALIASED, Mode.OUT_OF_PLACE)  # a gathered copy costs memory
+    declaring = (Mode.ALIASED,) if kind == "one" else (Mode.ALIASED, Mode.OUT_OF_PLACE)  # the cheaper one is offered
     assert changed in [
         ["-    return model(fuse(mode), *arguments)", f"+    return model(fuse(Mode.{one.name}), *arguments)"]
         for one in declaring
