@@ -82,10 +82,12 @@ def test_a_written_operand_may_be_written_partially() -> None:
 
 
 def test_kernels_that_differ_in_what_they_declare_have_the_same_code() -> None:
-    calls = [
-        lower_calls(partial(double, way=way, mode=mode), VECTOR)[0]
-        for way, mode in (("stores", Mode.HIDDEN), ("stores", Mode.ALIASED), ("copies", Mode.ALIASED))
-    ]
+    functions = (
+        partial(double, way="stores", mode=Mode.HIDDEN),
+        partial(double, way="stores", mode=Mode.ALIASED),
+        partial(double, way="copies", mode=Mode.ALIASED),
+    )
+    calls = [lower_calls(one, VECTOR)[0] for one in functions]
     hidden, declared, other = (compute(one).code for one in calls)
     assert calls[0].backend_config != calls[1].backend_config
     assert hidden
