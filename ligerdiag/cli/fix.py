@@ -34,7 +34,9 @@ leaves the fewest findings, then takes the least memory, then is the smallest; w
 cost. Your files are not touched without --write.
 
 A cure is proved if every output is fresh, the replay agrees, no new finding appears, and
-the changed program computes the same as the original one in program order.
+the changed program computes the same as the original one in program order. It is refused
+if it makes another case of the changed files worse. If none is proved alone, two are tried
+together.
 
 \b
 Cures; of equal ones the first is printed:
@@ -91,6 +93,15 @@ class FixLine(ReplayBounds):
             help="Also try cures that depend on code that no case runs, and offer what is right by luck or not proved.",
         ),
     ] = False
+    other_cases: Annotated[
+        int,
+        Option(
+            "--other-cases",
+            metavar="N",
+            min=0,
+            help="Judge up to N other cases that load the changed files, too: none may become worse.",
+        ),
+    ] = 8
     format: AnswerForm = AnswerFormat.TERMINAL
     jobs: Jobs = None
     timeout: Timeout = 300.0
@@ -159,7 +170,9 @@ def run_fix(line: FixLine) -> None:
         suppress=settings.config.suppress,
         effects=settings.config.effects,
     )
-    options = FixOptions(check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe)
+    options = FixOptions(
+        check=checked, cures=parse_targets(line.cures), is_unsafe=line.unsafe, other_cases=line.other_cases
+    )
     fixes: tuple[CaseFix, ...] = ()
     with watch_for_end():
         with show_progress(Verbosity.USUAL) as show, work_until_ended() as work:
@@ -245,6 +258,6 @@ def _compute_code(fix: "CaseFix", written: set[str]) -> ExitCode:
 fix = make_command(
     FixLine,
     run_fix,
-    "selectors targets toolchain cures unsafe write diff format jobs timeout cache_directory replay_seconds replay_memory "
-    "full config",
+    "selectors targets toolchain cures unsafe other_cases write diff format jobs timeout cache_directory replay_seconds "
+    "replay_memory full config",
 )

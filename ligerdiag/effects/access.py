@@ -277,6 +277,10 @@ class CallEffects:
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
     operand_names: tuple[str, ...] = ()
     """For each operand, the name of the kernel's parameter that gets it; empty where unknown."""
+    code: str = ""
+    """A hash of the kernel's code without the names that JAX numbers anew each time that it lowers the program: kernels
+    with equal hashes do the same. Only for Mosaic GPU, whose payload differs each time; else empty.
+    """
 
     def __post_init__(self) -> None:
         """Fills in the fields with an entry for each operand or output where they were not given."""

@@ -42,9 +42,17 @@ class Project:
     """The files that could not be searched for users of a function, each with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
     """The places that may call a function that returns more values after the change, and that the change does not adapt."""
+    reached: set[str] = field(default_factory=set[str])
+    """The calls that get the new results after the change. `unseen` may name the same places, because two methods of one
+    name may both return more.
+    """
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
+
+    def list_unseen(self) -> tuple[str, ...]:
+        """Returns the places that may call a function that returns more, and are not changed."""
+        return tuple(one for one in self.unseen if one not in self.reached)
 
     def load(self, name: str) -> SourceFile:
         """Returns the file at this path. Raises CannotFixError for a file outside of the project; the message names the file

@@ -5,6 +5,9 @@ that the case's findings name: first without changing its callers, then so that 
 cures of `VARIED` change an argument elsewhere; each has several forms, one for each value or place of that argument. Of the
 cures that are proved, the best is the one after which the fewest rules have findings; among equals, the one that needs the
 least memory, then the one with the smallest diff, then the first.
+
+If none is proved, a cure that removes some of the findings may be one half of the solution: the other cures are tried on
+the source that it leaves, for the findings that are left. The two together are judged as one change of the original program.
 """
 
 import sys
@@ -27,6 +30,7 @@ from ligerdiag.fix.case_arguments import (
 )
 from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
 from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.other_cases import OtherCasesJudge
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
@@ -48,6 +52,11 @@ _DEPTHS = 3
 """Number of callers that may get the new contents."""
 _FIRST_WITHOUT_POINTERS = (0, 4)
 """The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
+
+_MOST_HALVES = 2
+"""Number of cures on whose result the others are tried if none is proved alone."""
+_BESIDE = " + "
+"""The text between the names of two cures."""
 
 type Apply = Callable[[Project, Sequence[CallSite], Circumstances], None]
 type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[Texts]]]
@@ -174,7 +183,11 @@ VARIED = (
         is_safe=False,
     ),
 )
+_KEEPING = frozenset(one.name for one in VARIED if one.keeps_program)
 CURE_NAMES = (*(one.name for one in CURES), ZERO.name, *(one.name for one in VARIED))
+
+
+MOST_OTHER_CASES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +199,8 @@ class FixOptions:
     """Names of the cures to try; () for all."""
     is_unsafe: bool = False
     """Whether to try unsafe cures as well, and to offer a cure that is not proved."""
+    other_cases: int = MOST_OTHER_CASES
+    """Number of other cases of the changed files that are judged for a cure that would be offered."""
 
 
 def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
@@ -208,7 +223,7 @@ def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tu
                 CaseFix(case_id=case_id, error=error, exit_code=0 if faulty is None else faulty.error_exit_code)
             )
             continue
-        fixes.append(fix_case(spec, reports, options, report, on_progress))
+        fixes.append(fix_case(spec, reports, options, report, on_progress, selected=tuple(specs.values())))
     return tuple(fixes)
 
 
@@ -233,8 +248,14 @@ def fix_case(
     options: FixOptions,
     run: CheckReport,
     on_progress: OnProgress | None = None,
+    *,
+    selected: Sequence[CaseSpec] = (),
 ) -> CaseFix:
-    """Searches a cure for one case, and returns the result. reports: the reports on the case, one for each target."""
+    """Searches a cure for one case, and returns the result.
+
+    reports: the reports on the case, one for each target. selected: all cases of the run; those that load a changed file
+    are judged, too.
+    """
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(
         case_id=case.id,
@@ -245,9 +266,30 @@ def fix_case(
     if not hazards:
         return answer
     search = _Search(case, reports, options, run, on_progress)
-    attempts = tuple(search.try_cures(hazards))
+    attempts = search.try_cures(hazards)
+    if not any(map(_is_proved, attempts)):
+        attempts += search.try_pairs(attempts, hazards)
+    judge = OtherCasesJudge(
+        case=case,
+        selected=selected,
+        options=search.check_options,
+        most=options.other_cases,
+        report_progress=on_progress,
+    )
     offered = [one for one in attempts if one.is_offered and (options.is_unsafe or not one.needs_unsafe)]
-    return replace(answer, attempts=attempts, best=min(offered, key=rank_attempt, default=None))
+    for one in sorted(offered, key=rank_attempt):
+        judged = replace(one, others=judge.judge(one.files))
+        if judged.others.worse:
+            judged = replace(judged, proof=Proof.REFUTED, reason=_describe_worse(judged.others.worse))
+        attempts[attempts.index(one)] = judged
+        if not judged.others.worse:
+            return replace(answer, attempts=tuple(attempts), best=judged)
+    return replace(answer, attempts=tuple(attempts))
+
+
+def _describe_worse(worse: Sequence[str]) -> str:
+    more = f", and {len(worse) - 1} more cases are worse" if len(worse) > 1 else ""
+    return f"it makes another case worse: {worse[0]}{more}"
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
@@ -262,7 +304,7 @@ def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int
         len(attempt.left),
         max(costs, default=sys.maxsize),
         attempt.changed_lines,
-        CURE_NAMES.index(attempt.cure),
+        CURE_NAMES.index(attempt.cure.partition(_BESIDE)[0]),
     )
 
 
@@ -294,13 +336,16 @@ class _Search:
         run: CheckReport,
         on_progress: OnProgress | None,
     ) -> None:
-        self._case, self._options = case, options
+        self._case, self._reports, self._options = case, reports, options
+        self._run, self._on_progress = run, on_progress
+        self._half: Attempt | None = None
+        """The cure whose result the cures of this search change further; None for the unchanged program."""
         self._originals: dict[Path, bytes] = {}
         self._texts: list[tuple[Path, str]] = []
         self._unread: list[str] = []
         self._roots = tuple(dict.fromkeys(root for one in reports for root in one.source_roots))
-        again = replace(options.check, baseline=None, known=None, view=False, record=False)
-        self._trials = Trials(case, reports, again, on_progress)
+        self.check_options = replace(options.check, baseline=None, known=None, view=False, record=False)
+        self._trials = Trials(case, reports, self.check_options, on_progress)
         version = run.versions.get("jax-triton", "0.3").split(".")
         numbers = tuple(int(part) for part in version[:2] if part.isdecimal())
         self._is_old = numbers < _FIRST_WITHOUT_POINTERS
@@ -324,13 +369,30 @@ class _Search:
                     attempts[cure.name] = found
         return [attempts[name] for name in CURE_NAMES if name in attempts]
 
+    def try_pairs(self, attempts: Sequence[Attempt], hazards: Sequence[Finding]) -> list[Attempt]:
+        """Returns the proved attempts of two cures together. The first one is an attempt that removes some of the findings,
+        and the second one is tried on what it leaves.
+        """
+        counts = {one.cure: sum(len(list_hazards(report)) for report in one.reports) for one in attempts}
+        halves = [one for one in attempts if one.is_safe and one.files and 0 < counts[one.cure] < len(hazards)]
+        for half in sorted(halves, key=lambda one: counts[one.cure])[:_MOST_HALVES]:
+            further = _Search(self._case, self._reports, self._options, self._run, self._on_progress)
+            further._half = half
+            further._originals |= half.files
+            left = [one for report in half.reports for one in list_hazards(report)]
+            found = [one for one in further.try_cures(left) if _is_proved(one)]
+            if found:
+                return found
+        return []
+
     def _try_variants(self, cure: VariedCure, hazards: Sequence[Finding]) -> Attempt | None:
         """Returns the best form of a cure; None if it is for another kind of hazard. The forms of a batch are judged if no
         earlier one leaves nothing to report.
         """
         best: Attempt | None = None
         try:
-            batches = cure.list_variants(self._make_project(), hazards, self._case)
+            listed = cure.list_variants(self._make_project(), hazards, self._case)
+            batches = [[self._add_half(texts) for texts in batch] for batch in listed]
         except CannotFixError as error:
             if isinstance(error, UnrelatedCureError) and not self._options.cures:
                 return None
@@ -339,10 +401,12 @@ class _Search:
             for texts in batch:
                 _require_python(texts)
             judgements = self._trials.judge(
-                batch, defining=batch if cure.is_defining else (), keeps_program=cure.keeps_program
+                batch,
+                defining=batch if cure.is_defining else (),
+                keeps_program=cure.keeps_program and (self._half is None or self._half.cure in _KEEPING),
             )
             found = [
-                replace(self._make_attempt(cure, *one), advice=cure.advise(hazards))
+                self._make_attempt(cure, *one, advice=cure.advise(hazards))
                 for one in zip(batch, judgements, strict=True)
             ]
             if best is not None:
@@ -364,11 +428,13 @@ class _Search:
         *,
         changes_callers: bool = False,
         unseen: tuple[str, ...] = (),
+        advice: str = "",
     ) -> Attempt:
-        originals = {path: self._originals[path] for path in texts}
+        half = self._half or Attempt(cure="", is_safe=True, proof=Proof.REFUTED)
+        originals = {path: half.originals.get(path, self._originals[path]) for path in texts}
         diff = render_diff(texts, originals)
         return Attempt(
-            cure=cure.name,
+            cure=f"{half.cure}{_BESIDE}{cure.name}" if half.cure else cure.name,
             is_safe=cure.is_safe,
             proof=judgement.proof,
             reason=judgement.reason,
@@ -380,9 +446,15 @@ class _Search:
             costs=judgement.costs,
             is_compared=judgement.is_compared,
             left=judgement.left,
-            changes_callers=changes_callers,
-            unseen=unseen,
+            reports=judgement.reports,
+            changes_callers=changes_callers or half.changes_callers,
+            unseen=tuple(dict.fromkeys((*half.unseen, *unseen))),
+            advice="; ".join(filter(None, (half.advice, advice))),
         )
+
+    def _add_half(self, texts: Texts) -> Texts:
+        """Returns these texts, and those that the first one of two cures changes."""
+        return texts if self._half is None else {**self._half.files, **texts}
 
     def _try_together(self, cures: Sequence[Cure], hazards: Sequence[Finding]) -> dict[str, Attempt]:
         """Returns the attempt of each of these cures by its name: the one that changes the fewest callers and helps."""
@@ -391,7 +463,7 @@ class _Search:
         unreached: set[str] = set()
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
-            made: list[tuple[Cure, dict[Path, bytes], tuple[str, ...]]] = []
+            made: list[tuple[Cure, Texts, tuple[str, ...]]] = []
             is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
@@ -411,8 +483,9 @@ class _Search:
                 [texts for _, texts, _ in made], defining=[texts for cure, texts, _ in made if cure is ZERO]
             )
             for (cure, texts, unseen), judgement in zip(made, judgements, strict=True):
-                made_one = self._make_attempt(cure, texts, judgement, changes_callers=depth > 0, unseen=unseen)
-                attempts[cure.name] = replace(made_one, advice=cure.advice)
+                attempts[cure.name] = self._make_attempt(
+                    cure, texts, judgement, changes_callers=depth > 0, unseen=unseen, advice=cure.advice
+                )
             if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
         return attempts
@@ -427,7 +500,7 @@ class _Search:
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
-    ) -> tuple[dict[Path, bytes], tuple[str, ...]]:
+    ) -> tuple[Texts, tuple[str, ...]]:
         """Returns the new text of each file that the cure changes, and the places that may call functions that
         return more, and are not changed. Raises CannotFixError.
         """
@@ -449,7 +522,7 @@ class _Search:
         if not texts:
             raise CannotFixError("there is nothing to change")
         _require_python(texts)
-        return texts, tuple(project.unseen)
+        return self._add_half(texts), project.list_unseen()
 
 
 def _require_python(texts: Texts) -> None:

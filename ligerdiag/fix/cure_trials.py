@@ -1,16 +1,21 @@
 """Judges changed programs as `check` does, and says for each of them whether it is proved right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.api.checking import check
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.effects.access import CallEffects
+from ligerdiag.effects.declared import parse_declared
+from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.fix.records import Cost, Proof, Texts
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.findings import Finding, ReplayState, Severity, Verdict
 from ligerdiag.model.jobs import CaseSpec
@@ -48,6 +53,19 @@ def require_complete(report: CheckReport) -> None:
         raise RunEnded(report.ended_by)
 
 
+def keep_patches(cache: Cache, texts: Texts) -> tuple[tuple[str, str], ...]:
+    """Writes the new texts into the cache. Returns the `patches` of a source whose files have these texts."""
+    folder = cache.root / "patches"
+    folder.mkdir(parents=True, exist_ok=True)
+    patches: list[tuple[str, str]] = []
+    for path, text in sorted(texts.items()):
+        kept = folder / f"{sha256(text).hexdigest()}.py"
+        if not kept.exists() or kept.read_bytes() != text:
+            kept.write_bytes(text)
+        patches.append((str(path), str(kept)))
+    return tuple(patches)
+
+
 class Trials:
     """Judges the changed programs of one case. It passes all of them to `check` at once, as sources with patched files."""
 
@@ -66,7 +84,8 @@ class Trials:
         that the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
         function alone and are about its compile or its memory, so that no numbers are compared.
         """
-        specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
+        patches = [keep_patches(self._cache, one) for one in changes]
+        specs = [replace(self._case, source=replace(self._case.source, patches=one)) for one in patches]
         found = self._check_together(specs)
         needed = [
             number
@@ -78,26 +97,21 @@ class Trials:
             for number in needed
         ]
         meanings = dict(zip(needed, self._compare(pairs), strict=True)) if pairs else {}
+        unshown = [number for number, one in meanings.items() if one.reason or (not one.different and self._silent)]
+        unshown_pairs = [pair for number, pair in zip(needed, pairs, strict=True) if number in unshown]
+        opaque = dict(zip(unshown, self._compare(unshown_pairs, opaquely=True), strict=True)) if unshown else {}
         if keeps_program:
             meanings = dict.fromkeys(range(len(found)), MeaningAnswer())
         undefined = self._list_undefined()
         return [
             self._conclude(
-                reports, meanings.get(number), undefined if any(changes[number] is one for one in defining) else ()
+                reports,
+                meanings.get(number),
+                opaque.get(number),
+                undefined if any(changes[number] is one for one in defining) else (),
             )
             for number, reports in enumerate(found)
         ]
-
-    def _keep(self, texts: Texts) -> tuple[tuple[str, str], ...]:
-        folder = self._cache.root / "patches"
-        folder.mkdir(parents=True, exist_ok=True)
-        patches: list[tuple[str, str]] = []
-        for path, text in sorted(texts.items()):
-            kept = folder / f"{sha256(text).hexdigest()}.py"
-            if not kept.exists() or kept.read_bytes() != text:
-                kept.write_bytes(text)
-            patches.append((str(path), str(kept)))
-        return tuple(patches)
 
     def _check_together(self, specs: Sequence[CaseSpec]) -> list[tuple[CaseReport, ...] | str]:
         """Returns the reports of each case, one for each target, or the error because of which there are none."""
@@ -126,9 +140,23 @@ class Trials:
             return "the changed file has no such case"
         return report.cases
 
-    def _compare(self, pairs: list[tuple[Artifact, Artifact]]) -> list[MeaningAnswer]:
+    def _compare(self, pairs: list[tuple[Artifact, Artifact]], *, opaquely: bool = False) -> list[MeaningAnswer]:
+        """Returns whether the programs of each pair compute the same. opaquely: with opaque functions in place of the
+        kernels.
+        """
         toolchain = provide_toolchain(self._options.toolchain, self._cache, lambda _: None)
+        declared = (*self._options.effects, *parse_declared(self._case))
         with Templates() as templates, open_readers(toolchain, self._cache, templates) as readers:
+
+            def find_effects(*programs: HloModule) -> Callable[[HloInstruction], CallEffects]:
+                reader = CallEffectsReader(
+                    cache=self._cache.root / "effects",
+                    declared=declared,
+                    readers=None if toolchain.is_own else readers,
+                )
+                reader.read(*programs)
+                return reader.find
+
             return compare_meanings(
                 self._case.source,
                 self._case.id,
@@ -137,6 +165,7 @@ class Trials:
                 templates=templates,
                 timeout=self._options.timeout,
                 find_readers=None if toolchain.is_own else lambda _: readers,
+                find_effects=find_effects if opaquely else None,
             )
 
     def _find_fault(self, reports: Sequence[CaseReport]) -> str:
@@ -152,7 +181,7 @@ class Trials:
             if after.disagreements:
                 return "verdict and numbers disagree about it"
             old = {one.rule for one in before.findings if one.severity is not Severity.NOTE}
-            new = [one for one in list_hazards(after) if one.rule not in old and not _is_about_luck(one, after)]
+            new = [one for one in list_hazards(after) if one.rule not in old and not is_about_luck(one, after)]
             if new:
                 return f"it causes {new[0].rule}: {new[0].message}"
             if len(list_hazards(after)) >= len(list_hazards(before)) and before.outputs == after.outputs:
@@ -160,7 +189,11 @@ class Trials:
         return ""
 
     def _conclude(
-        self, reports: tuple[CaseReport, ...] | str, meaning: MeaningAnswer | None, undefined: Sequence[str]
+        self,
+        reports: tuple[CaseReport, ...] | str,
+        meaning: MeaningAnswer | None,
+        opaque: MeaningAnswer | None,
+        undefined: Sequence[str],
     ) -> CureTrial:
         if isinstance(reports, str):
             return CureTrial(proof=Proof.REFUTED, reason=reports, costs={})
@@ -175,13 +208,15 @@ class Trials:
         corrected = self._list_corrected(reports)
         if fault:
             proof, reason = Proof.REFUTED, fault
-        elif meaning is None or meaning.reason:
-            proof, reason = Proof.NOT_COMPARED, "" if meaning is None else meaning.reason
+        elif meaning is None:
+            proof = Proof.NOT_COMPARED
         elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
             proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
-        elif not self._numbers_tell():
-            proof, reason = Proof.NOT_COMPARED, "stale and intended numbers are equal on the drawn inputs"
+            if rule := self._find_change_by_jax():
+                reason += f"; JAX changes the program ({rule}): give the case a `reference` to compare with"
+        elif doubt := self._find_doubt(meaning, opaque):
+            proof, reason = Proof.NOT_COMPARED, doubt
         else:
             compared = True
             latent = [name for one in reports for name, verdict in one.outputs.items() if verdict is Verdict.LATENT]
@@ -199,9 +234,40 @@ class Trials:
                 )
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
+            elif opaque is not None:
+                reason = self._explain_opaque(meaning, opaque)
         return CureTrial(
             proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
         )
+
+    def _find_doubt(self, meaning: MeaningAnswer, opaque: MeaningAnswer | None) -> str:
+        """Returns why the numbers do not show that the changed program means the same; empty if they do, be it with opaque
+        functions in place of kernels.
+        """
+        names = join_words([f"`{name}`" for name in self._silent[:3]])
+        doubt = meaning.reason or (
+            f"stale and intended numbers of {names} are equal on the drawn inputs" if names else ""
+        )
+        if not doubt or opaque is None:
+            return doubt
+        kernels = join_words([f"`{one}`" for one in opaque.kernels])
+        needed = self._list_wrong() if meaning.reason else self._silent
+        if opaque.reason:
+            return f"{doubt}, and {opaque.reason}"
+        if meaning.reason and not opaque.has_same_code:
+            return f"{doubt}, and the code of {kernels} is not the same in both programs"
+        if opaque.different:
+            return f"{doubt}, and `{opaque.different[0]}` differs with opaque functions in place of {kernels}"
+        if silent := [name for name in needed if name not in opaque.telling]:
+            return f"{doubt}, and opaque functions in place of {kernels} do not show a lost write in `{silent[0]}`"
+        return ""
+
+    def _explain_opaque(self, meaning: MeaningAnswer, opaque: MeaningAnswer) -> str:
+        kernels = join_words([f"`{one}`" for one in opaque.kernels])
+        if meaning.reason:
+            return f"compared with opaque functions in place of {kernels}, since {meaning.reason}"
+        names = join_words([f"`{name}`" for name in self._silent])
+        return f"{names} compared with opaque functions in place of {kernels} as well, since the numbers show no lost write"
 
     def _list_corrected(self, reports: Sequence[CaseReport]) -> set[str]:
         """Returns the outputs that differ from the case's reference in the unchanged program, run as written, and that equal
@@ -220,17 +286,31 @@ class Trials:
                 names |= {name: None for name, verdict in report.outputs.items() if verdict is Verdict.UNKNOWN}
         return list(names)
 
-    def _numbers_tell(self) -> bool:
-        """Returns whether the numbers of each wrong output show a change of the program: the schedule's own ones, or the
-        stale ones, differ from the intended ones.
+    def _find_change_by_jax(self) -> str:
+        """Returns the rule that found that JAX changes the program, if no reference says what the case means; else empty."""
+        found = (one.rule for report in self._base for one in list_hazards(report))
+        if self._case.has_reference:
+            return ""
+        return next((one for one in found if get_rule(one).kind is RuleKind.CHANGED_BY_JAX), "")
+
+    def _list_wrong(self) -> list[str]:
+        """Returns the outputs that are wrong in the unchanged case."""
+        wrong = (name for one in self._base for name, verdict in one.outputs.items() if verdict.is_wrong)
+        return [*dict.fromkeys(wrong)]
+
+    @cached_property
+    def _silent(self) -> list[str]:
+        """Returns the wrong outputs whose numbers cannot show a change of the program: the schedule's own ones and the stale
+        ones are those that are intended.
         """
+        names: dict[str, None] = {}
         for report in self._base:
             for name, verdict in report.outputs.items():
                 one = None if report.replay is None else report.replay.outputs.get(name)
                 tells = one is None or not (one.distance <= one.tolerance and one.error <= one.tolerance)  # NaN tells
                 if verdict.is_wrong and not tells:
-                    return False
-        return True
+                    names[name] = None
+        return [*names]
 
 
 def _has_numbers(report: CaseReport) -> bool:
@@ -250,7 +330,7 @@ def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
     }
 
 
-def _is_about_luck(finding: Finding, report: CaseReport) -> bool:
+def is_about_luck(finding: Finding, report: CaseReport) -> bool:
     """Returns whether a finding is only about outputs that are right by luck, which the proof says already."""
     verdicts = {report.outputs.get(name) for name in finding.outputs}
     return verdicts == {Verdict.LATENT}

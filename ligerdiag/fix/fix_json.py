@@ -44,6 +44,12 @@ def _attempt(attempt: Attempt) -> JsonObject:
         "compared": attempt.is_compared,
         "changes_callers": attempt.changes_callers,
         "unseen": list(attempt.unseen),
+        "others": {
+            "judged": list(attempt.others.judged),
+            "not_judged": attempt.others.left,
+            "worse": list(attempt.others.worse),
+            "copied": dict(attempt.others.copied),
+        },
         "changed_lines": attempt.changed_lines,
         "files": [str(path) for path in sorted(attempt.files)],
         "diff": attempt.diff,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ligerdiag.model.findings import Verdict
+from ligerdiag.model.report import CaseReport
 
 type Texts = Mapping[Path, bytes]
 """From the real path of a changed file to its new text."""
@@ -40,10 +41,25 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCases:
+    """The other cases that load the files which a cure changes. They are compiled and not replayed."""
+
+    judged: tuple[str, ...] = ()
+    """Ids of the cases that were judged with and without the change."""
+    left: int = 0
+    """Number of cases that were not judged."""
+    worse: tuple[str, ...] = ()
+    """One clause for each case that the change makes worse."""
+    copied: Mapping[str, int] = field(default_factory=dict[str, int])
+    """From the id of a case to the additional bytes that one call copies, of those that copy more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One cure, tried on a case."""
+    """One cure, or two together, tried on a case."""
 
     cure: str
+    """Name of the cure; two names with ` + ` between them."""
     is_safe: bool
     proof: Proof
     reason: str = ""
@@ -59,6 +75,8 @@ class Attempt:
     """Number of lines that the diff removes or adds."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
     """From target to output name to verdict."""
+    reports: tuple[CaseReport, ...] = ()
+    """The reports on the changed case, one for each target; () if there are none."""
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
     """From target to the cost."""
     is_compared: bool = False
@@ -69,6 +87,8 @@ class Attempt:
     """Whether changed functions return more values than before, so that their callers in the project are changed as well."""
     unseen: tuple[str, ...] = ()
     """Places that the cure does not change and that may call a function which returns more values than before."""
+    others: OtherCases = field(default_factory=OtherCases)
+    """The other cases that load the changed files; they are judged only for a cure that would be offered."""
     advice: str = ""
     """An action in addition to the diff, such as a shell command; empty if there is none."""
 

@@ -20,7 +20,11 @@ from ligerdiag.fix.readers.callers import (
 )
 from ligerdiag.fix.readers.function_uses import Caller
 from ligerdiag.fix.readers.method_uses import find_override
-from ligerdiag.fix.source_file import CannotFixError, SourceFile
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+
+_ARRAYS = frozenset({"Array", "ndarray"})
+"""Names of types of arrays that say nothing about a shape."""
+_TUPLES = frozenset({"tuple", "Tuple"})
 
 type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
@@ -241,6 +245,8 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
             raise CannotFixError(
                 f"`{name}` would have to return more, but it is passed as a value{caller.file.render_place(caller.node)}"
             )
+        text = caller.file.module.code_for_node(caller.call.func)
+        project.reached.add(f"`{text}`{caller.file.render_place(caller.call.func)}")
         made = _change_caller(project, caller, handed, returned, depth - 1)
         outer = caller.file.find_function(caller.call)
         if outer is not None:
@@ -280,9 +286,85 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
 
     for statement in statements:
         file.change(statement, add)
+    (kind,) = kinds
     if function.returns is not None:
-        file.change(function, lambda node: node.with_changes(returns=None))  # the new type needs imports
-    return kinds.pop()
+        returns = extend_return_type(function, parameters, is_sequence=kind is Returned.SEQUENCE)
+        file.change(function, lambda node: node.with_changes(returns=returns))
+    return kind
+
+
+def extend_return_type(
+    function: cst.FunctionDef, parameters: Sequence[str], *, is_sequence: bool
+) -> cst.Annotation | None:
+    """Returns the annotation of a function that returns these parameters as well; None if there is none, or if the
+    function does not say the types.
+
+    The type of the new contents is that of the parameter, or, if it has none, that of the array which the function returned
+    before.
+
+    is_sequence: whether the function writes out a tuple or list in its `return`.
+    """
+    if function.returns is None:
+        return None
+    old = function.returns.annotation
+    quote, value = _unquote(old)
+    if value is None:
+        return None
+    types: list[cst.BaseExpression] = []
+    is_open = False
+    if not is_sequence:
+        types.append(value)
+    elif isinstance(value, cst.Subscript) and get_name(value.value) in _TUPLES:
+        types += [one.slice.value for one in value.slice if isinstance(one.slice, cst.Index)]
+        is_open = len(types) == 2 and isinstance(types[1], cst.Ellipsis)
+    else:
+        return None  # a list, or a name whose meaning is elsewhere
+    added = [_find_type(function, name, types) for name in parameters]
+    found = [one for one in added if one is not None]
+    if len(found) < len(added):
+        return None
+    if is_open:
+        is_same = all(_render_type(one) == _render_type(types[0]) for one in found)
+        return function.returns if is_same else None
+    if quote:
+        found = [inner for one in found if (inner := _unquote(one)[1]) is not None]
+        if len(found) < len(added):
+            return None
+    name = value.value if is_sequence and isinstance(value, cst.Subscript) else cst.Name("tuple")
+    text = f"{_render_type(name)}[{', '.join(map(_render_type, [*types, *found]))}]"
+    if quote and quote in text:
+        return None
+    return function.returns.with_changes(annotation=cst.parse_expression(f"{quote}{text}{quote}"))
+
+
+def _find_type(
+    function: cst.FunctionDef, parameter: str, returned: Sequence[cst.BaseExpression]
+) -> cst.BaseExpression | None:
+    parts = function.params
+    every = (*parts.posonly_params, *parts.params, *parts.kwonly_params)
+    own = next((one.annotation for one in every if one.name.value == parameter), None)
+    if own is not None:
+        return own.annotation
+    return next((one for one in returned if get_name(one) in _ARRAYS), None)
+
+
+def _unquote(node: cst.BaseExpression) -> tuple[str, cst.BaseExpression | None]:
+    """Returns the quotation mark of a type that is written as a text, and the type; an empty one for any other type, and
+    None for a text that is no expression.
+    """
+    if not isinstance(node, cst.SimpleString):
+        return "", None if isinstance(node, cst.ConcatenatedString | cst.FormattedString) else node
+    inner = node.raw_value
+    if node.prefix or "\\" in inner or "\n" in inner or len(node.quote) > 1:
+        return "", None
+    try:
+        return node.quote, cst.parse_expression(inner)
+    except cst.ParserSyntaxError:
+        return "", None
+
+
+def _render_type(node: cst.BaseExpression) -> str:
+    return cst.Module(body=()).code_for_node(node)
 
 
 def _change_caller(

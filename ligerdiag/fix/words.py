@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ligerdiag.fix.records import Attempt, CaseFix, Cost, Proof
+from ligerdiag.fix.records import Attempt, CaseFix, Cost, OtherCases, Proof
 from ligerdiag.model.findings import Verdict
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
@@ -40,6 +40,7 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         yield f"  cost: {describe_costs(best.costs)}"
         if best.left:
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
+        yield from _describe_others(best.others)
         if best.changes_callers:
             yield "  a function returns more than before: its callers in this project are changed, but not proved"
             yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
@@ -59,6 +60,18 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         yield "also tried:" if best is not None else "tried:"
         for one in others:
             yield f"  {one.cure}: {describe_attempt(one)}"
+
+
+def _describe_others(others: OtherCases) -> Iterator[str]:
+    if not others.judged and not others.left:
+        return
+    parts = [f"{count_of(len(others.judged), 'other case')} compiled with the change, none is worse"]
+    if not others.judged:
+        parts = []
+    parts += [f"`{compute_printable(one)}` copies {render_bytes(more)} more" for one, more in others.copied.items()]
+    if others.left:
+        parts.append(f"{others.left} not judged")
+    yield f"  the changed files: {'; '.join(parts)}"
 
 
 def _list_first(texts: Sequence[str]) -> str:

@@ -4,7 +4,7 @@
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
 the author's. So the outputs of both programs as written are computed on the arguments of the first one's case: on those
 of its replay, on the same with the other sign, and on further random ones, since a branch that depends on the numbers may
-hide a difference.
+hide a difference. Where the kernels cannot run, or where their numbers show nothing, opaque functions take their place.
 """
 
 import traceback
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ligerdiag.codec import Json, read_record
 from ligerdiag.model.jobs import Job, Source, make_job, render_answer
+from ligerdiag.replay.opaque_calls import MatchedCalls
 from ligerdiag.workers.loop import Answerer, serve
 
 
@@ -30,6 +31,8 @@ class MeaningRequest:
     """Directory of the changed program's artifact."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
+    calls: MatchedCalls | None = None
+    """The calls that run as opaque functions; None to run the kernels themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,12 @@ class MeaningAnswer:
     """Number of sets of arguments on which the programs were compared."""
     reason: str = ""
     """The reason why the programs were not compared; empty if they were."""
+    telling: tuple[str, ...] = ()
+    """With opaque functions: names of the outputs that would be others if a hidden write of the first program were lost."""
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels or targets in whose place opaque functions ran; () if the kernels themselves ran."""
+    has_same_code: bool = True
+    """Whether the code of these kernels is the same in both programs."""
 
 
 def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnswer]:
@@ -59,6 +68,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
     from ligerdiag.errors import LigerdiagError, describe_fault
+    from ligerdiag.replay.opaque_runs.opaque_meanings import compare_opaquely
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_inputs import draw_arrays, draw_mirrored
     from ligerdiag.replay.runs.case_run import load_programs
@@ -74,6 +84,15 @@ def prepare() -> Answerer:
         if len(first.signature.inputs) != len(changed.signature.inputs):
             return MeaningAnswer(reason="the changed program has other arguments")
         case = loader.find_case(request.source, request.case_id)
+        if request.calls is not None:
+            opaque = compare_opaquely(first, changed, (draw_arrays(case), draw_mirrored(case)), request.calls)
+            return MeaningAnswer(
+                different=opaque.different,
+                telling=opaque.telling,
+                draws=2,
+                kernels=request.calls.kernels,
+                has_same_code=request.calls.has_same_code,
+            )
         draws = (lambda: draw_arrays(case), lambda: draw_mirrored(case), lambda: draw_arrays(case, 1))
         found = compare_programs(first, changed, draws, request.modules)
         return MeaningAnswer(errors=found.errors, different=found.different, draws=found.draws)

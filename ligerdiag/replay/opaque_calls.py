@@ -42,3 +42,15 @@ class OpaqueCalls:
     """Names of the calls' kernels or targets, each once."""
     not_covered: str = ""
     """Why calls cannot run as opaque functions; empty if they can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedCalls:
+    """The custom calls of two programs that run as opaque functions: calls that do the same have one function."""
+
+    first: tuple[OpaqueCall, ...] = ()
+    changed: tuple[OpaqueCall, ...] = ()
+    kernels: tuple[str, ...] = ()
+    """Names of the calls' kernels or targets, each once."""
+    has_same_code: bool = False
+    """Whether each call has the same code in both programs, so that only what it declares may differ."""

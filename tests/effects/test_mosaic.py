@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import pytest
 
+from kernels.modes import Mode
+from kernels.mosaic_scale.api import double
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall, compute_call_effects
 from ligerdiag.effects.isolated import compute_effects_isolated
@@ -77,6 +79,19 @@ def test_the_isolated_worker_gives_the_same_answer() -> None:
 def test_a_written_operand_may_be_written_partially() -> None:
     effects = compute(lower_own("in_place", "lane"))
     assert "perhaps all, perhaps some" in effects.operand_uses[0].reason
+
+
+def test_kernels_that_differ_in_what_they_declare_have_the_same_code() -> None:
+    functions = (
+        partial(double, way="stores", mode=Mode.HIDDEN),
+        partial(double, way="stores", mode=Mode.ALIASED),
+        partial(double, way="copies", mode=Mode.ALIASED),
+    )
+    calls = [lower_calls(one, VECTOR)[0] for one in functions]
+    hidden, declared, other = (compute(one).code for one in calls)
+    assert calls[0].backend_config != calls[1].backend_config
+    assert hidden
+    assert hidden == declared != other
 
 
 def mutate(call: CustomCall, change: Callable[[bytes], bytes]) -> CustomCall:

@@ -240,3 +240,10 @@ def test_results_of_a_tuple_stay_a_tuple(tmp_path: Path) -> None:
 def test_a_read_in_front_of_the_call_would_move_behind_it(tmp_path: Path) -> None:
     with pytest.raises(CannotFixError, match=r"`h` is read before the call, in the same statement"):
         change(tmp_path, f"{F}def g(h, s):\n    return h.sum() + f(h, s)\n", 1)
+
+
+def test_a_function_that_returns_more_says_so_in_its_annotation(tmp_path: Path) -> None:
+    annotated = F.replace("def f(y, s):", "def f(y, s) -> jax.Array:")
+    program = f"from __future__ import annotations\n{annotated}def g(h, s):\n    t = f(h, s)\n    return t + h\n"
+    changes = list_changes(tmp_path, declare, program, Circumstances(is_old=False, depth=1))
+    assert [one for one in changes if one.startswith("+def ")] == ["+def f(y, s) -> tuple[jax.Array, jax.Array]:"]

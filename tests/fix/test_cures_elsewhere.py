@@ -69,3 +69,14 @@ def test_the_newest_jax_triton_gets_the_same_cures(plain_python: Path, tmp_path:
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 1, done.stderr
     assert {one["case"]: one["cure"] for one in json.loads(done.stdout)["fixes"]} == expected
+
+
+@NIGHTLY
+def test_two_cures_together_are_proved_where_neither_is_alone(shared_cache: Path) -> None:
+    """A layer of a library takes `in_place=False`; the other kernel's call is written out, and needs an alias."""
+    answer = fix("mixed", shared_cache, "mode", "declare")
+    assert answer.best is not None
+    assert (answer.best.cure, answer.best.proof, answer.best.left) == ("mode + declare", Proof.PROVED, ())
+    assert "+    sums, doubled = Scale(in_place=False)(h)" in answer.best.diff
+    assert "+    count, y = jt.triton_call(" in answer.best.diff
+    assert [one.proof for one in answer.attempts] == [Proof.NOT_APPLICABLE, Proof.REFUTED, Proof.PROVED]

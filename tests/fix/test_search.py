@@ -121,3 +121,18 @@ def test_an_output_that_is_updated_before_it_is_written_is_zeroed(shared_cache: 
     assert answer.best is not None
     assert answer.best.reason == "`total` had no defined value before"
     assert "+            zeroed_outputs=(0,)," in answer.best.diff or "zeroed_outputs=(0,), grid" in answer.best.diff
+
+
+def test_opaque_functions_show_what_numbers_cannot(shared_cache: Path, tmp_path: Path) -> None:
+    """Nothing is above a million, so that `again` is 0 whichever contents the second call reads; XLA merges the calls."""
+    text = (PROGRAMS / "hidden.py").read_text(encoding="utf-8").replace("(x > 1.0)", "(x > 1e6)")
+    head, _, rest = text.partition("    count = jax_triton")
+    call, _, end = f"    count = jax_triton{rest}".partition("    return")
+    end = end.replace('"count": count', '"count": count, "again": again')
+    path = tmp_path / "mine.py"
+    path.write_text(f"{head}{call}{call.replace('count =', 'again =')}    return{end}", encoding="utf-8")
+    answer = fix(path, shared_cache, "declare")
+    assert answer.verdicts["h100"]["again"] is Verdict.STALE
+    assert answer.best is not None
+    assert answer.best.proof is Proof.PROVED
+    assert answer.best.reason.startswith("`again` compared with opaque functions in place of `clip_kernel` as well")

@@ -25,11 +25,11 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def list_unseen(folder: Path, program: str) -> list[str]:
+def list_unseen(folder: Path, program: str, depth: int = 1) -> list[str]:
     """Returns the possible callers that `declare` does not change."""
     project, site = find_site(folder, program)
-    declare(project, [site], Circumstances(is_old=False, depth=1))
-    return [*project.unseen]
+    declare(project, [site], Circumstances(is_old=False, depth=depth))
+    return [*project.list_unseen()]
 
 
 @pytest.mark.parametrize(
@@ -170,3 +170,15 @@ def test_what_may_be_a_caller_is_listed(tmp_path: Path) -> None:
     assert list_unseen(tmp_path, f"{METHOD}{READER}") == ["other.py:7", "`obj.run` (other.py:3)"]
     (tmp_path / "other.py").write_text(f"# {chr(233)}\n", encoding="latin-1")
     assert list_unseen(tmp_path, f"{F}{G}") == ["other.py, which cannot be read as UTF-8 text"]
+
+
+def test_a_call_that_the_change_reaches_is_not_listed(tmp_path: Path) -> None:
+    """Both methods are called `run`, and both return more: the caller of one is no unknown caller of the other."""
+    outer = "@dataclass\nclass Outer:\n    inner: Base\n\n    def run(self, h, s):\n"
+    outer += "        t = self.inner.run(h, s)\n        return t\n\n\n"
+    reader = "def g(outer: Outer, h, s):\n    t = outer.run(h, s)\n    return t + h\n\n\n"
+    program = f"{METHOD}{outer}{reader}"
+    assert list_unseen(tmp_path, program, 2) == []
+    assert list_unseen(tmp_path, f"{program}def e(some, p, s):\n    return some.run(p, s)\n", 2) == [
+        "`some.run` (mine.py:31)"
+    ]

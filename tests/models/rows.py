@@ -47,8 +47,8 @@ def _make_cases(model: Model, arguments: tuple[Any, ...], mode: Mode) -> tuple[C
     both = tuple(map(_split, arguments))
     return (
         one,
-        replace(one, params=("data", mode), args=data, mesh={"x": 2}, reference=None),
-        replace(one, params=("data and weights", mode), args=both, mesh={"x": 2}, reference=None),
+        replace(one, params=("data", mode), args=data, mesh={"x": 2}),
+        replace(one, params=("data and weights", mode), args=both, mesh={"x": 2}),
     )
 
 

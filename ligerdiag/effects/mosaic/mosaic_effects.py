@@ -312,6 +312,8 @@ _REMEDY = "declare the kernel's writes under [tool.ligerdiag.effects]"
 _PEERS = re.compile(rb"uses_xla_collective_metadata\s*=\s*true", re.ASCII)
 
 
+_NUMBERED = re.compile(r'mosaic_gpu\.dump_basename = "[^"]*"')
+"""The name of a file that JAX numbers by the kernels which it has lowered."""
 _UNNAMED = "anonymous"
 """JAX's name for a kernel that has no name."""
 
@@ -329,7 +331,7 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
             raise ArtifactError("the backend config has no string attribute `module`")
-        name, facts = _follow(attributes["module"], operands + outputs)
+        name, facts, code = _follow(attributes["module"], operands + outputs)
         kernel = make_unique_name(name, backend_config)
     except ArtifactError as error:
         return create_unknown_effects(kernel=target, operands=operands, outputs=outputs, reason=f"{error}; {_REMEDY}")
@@ -347,6 +349,7 @@ def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int,
         reasons=tuple(facts.reasons),
         operand_uses=uses[:operands],
         output_uses=uses[operands:],
+        code=code,
     )
 
 
@@ -354,7 +357,8 @@ def _describe(access: Access, reasons: list[str]) -> OperandUse:
     return compute_plain_use(access, "; ".join(reasons) if access is Access.UNKNOWN else _MAY)
 
 
-def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts]:
+def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts, str]:
+    """Returns the kernel's name, what it does to its buffers, and a hash of its code."""
     try:
         ir: Any = importlib.import_module("jaxlib.mlir.ir")
         passmanager: Any = importlib.import_module("jaxlib.mlir.passmanager")
@@ -374,7 +378,8 @@ def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts]:
             passmanager.PassManager.parse("builtin.module(mosaic_gpu-serde{serialize=false})").run(module.operation)
         except (ir.MLIRError, *_MALFORMED_IR_ERRORS) as error:
             raise ArtifactError("jaxlib does not parse the Mosaic GPU module") from error
-        return _follow_module(module.operation, count)
+        code = sha256(_NUMBERED.sub("", str(module)).encode()).hexdigest()
+        return *_follow_module(module.operation, count), code
 
 
 def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
