@@ -1,0 +1,221 @@
+"""Judges the provenance of programs by numbers: `python -m tools.fuzz.fingerprint_campaign --help`.
+
+Each program is compiled and analysed; then `tools.fuzz.fingerprints` runs both of its modules without any hidden write,
+and judges the claims of `tools.fuzz.provenance_claims` by the values. A row for each program is appended to a file, so
+that the same command continues a campaign that was ended. The verdicts are compared with those of opaque functions,
+to see whether a refuted claim made one wrong.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ligerdiag.artifacts.artifact import Artifact
+from ligerdiag.artifacts.cache import Cache
+from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.compile_service import compile_cases, discover_cases
+from ligerdiag.effects.isolated import CallEffectsReader
+from ligerdiag.errors import LigerdiagError, describe_error
+from ligerdiag.hlo.module import TagPath
+from ligerdiag.inspection.compilation import Analysed, analyse_artifact
+from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.jobs import CaseSpec
+from ligerdiag.replay.estimate import count_live_bytes
+from ligerdiag.replay.opaque_calls import OpaqueCalls
+from ligerdiag.replay.opaque_runs.opaque_run import list_opaque_calls, replay_opaquely
+from ligerdiag.replay.ops.scope import Array, NotCoveredError
+from ligerdiag.replay.runs.case_inputs import draw_arrays
+from ligerdiag.replay.runs.case_run import Programs, load_programs
+from ligerdiag.toolchains.gpu_targets import load_target
+from ligerdiag.workers.pool import Pool
+from tools.fuzz.drawing import draw_program
+from tools.fuzz.fingerprints import Claim, JudgedClaim, Relation, judge_claims, record_fingerprints
+from tools.fuzz.judged_programs import load_known
+from tools.fuzz.processes import append_row
+from tools.fuzz.provenance_claims import list_claims
+from tools.fuzz.source import render_case_file
+
+_BATCH = 12
+_MOST_LIVE_BYTES = 32 << 20
+"""Programs with more bytes of values alive at once are left out."""
+DRAWS = 2
+CONFIRMED = (Relation.SAME, Relation.MOVED, Relation.NEAR)
+NOT_CLAIMED = ("another", "none")
+
+type FindClaims = Callable[[Analysed, CallEffectsReader], Sequence[Claim]]
+"""A function that returns the claims that are to be judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FingerprintRow:
+    """One program."""
+
+    name: str
+    """The id of the case."""
+    reason: str = ""
+    """Why the program was not judged; empty if it was."""
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of claims by `EVIDENCE OPCODE RELATION TRIVIAL`."""
+    refuted: tuple[JudgedClaim, ...] = ()
+    unclaimed: tuple[JudgedClaim, ...] = ()
+    verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
+    opaque: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Attribution of each output by the replay with opaque functions."""
+    seconds: float = 0.0
+    """Processor seconds of the two runs and of the judgement."""
+
+
+def claim_today(analysed: Analysed, effects: CallEffectsReader) -> Sequence[Claim]:
+    """Returns the claims of the analysis as it is."""
+    return list_claims(analysed.context, effects.find)
+
+
+def judge_program(
+    artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
+) -> tuple[Analysed, OpaqueCalls, Programs, list[JudgedClaim]]:
+    """Judges the claims about one artifact. Raises NotCoveredError. effects: the folder for the effects of kernels."""
+    programs = load_programs(artifact)
+    if count_live_bytes(programs.program) > _MOST_LIVE_BYTES:
+        raise NotCoveredError("too large")
+    analysed = analyse_artifact(artifact, effects_cache=effects)
+    reader = CallEffectsReader(cache=effects, declared=(), readers=None)
+    reader.read(programs.program, programs.optimized)
+    calls = list_opaque_calls(programs.program, programs.optimized, reader.find)
+    found = record_fingerprints(programs, calls, draws)
+    return analysed, calls, programs, judge_claims(found, find_claims(analysed, reader))
+
+
+def make_row(
+    case: CaseSpec, artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
+) -> FingerprintRow:
+    """Returns the row of one program; it says why if the program cannot be judged."""
+    started = time.process_time()
+    try:
+        analysed, calls, programs, judged = judge_program(artifact, draws, effects, find_claims)
+        seconds = time.process_time() - started
+        opaque = replay_opaquely(programs, draws[0], calls)
+    except LigerdiagError as error:
+        return FingerprintRow(name=case.id, reason=describe_error(error))
+    claims = [one for one in judged if one.evidence not in NOT_CLAIMED]
+    counts = Counter(f"{c.evidence} {c.opcode} {c.relation.value} {int(c.is_trivial)}" for c in claims)
+    return FingerprintRow(
+        name=case.id,
+        counts=dict(counts),
+        refuted=tuple([one for one in claims if one.relation is Relation.OTHER]),
+        unclaimed=tuple([one for one in judged if one.evidence in NOT_CLAIMED]),
+        verdicts={name: one.value for name, one in analysed.inspection.outputs.items()},
+        opaque={name: one.attribution.value for name, one in opaque.outputs.items()}
+        if opaque.state is ReplayState.DONE
+        else {},
+        seconds=seconds,
+    )
+
+
+def judge_files(
+    selectors: Sequence[str], folder: Path, loader: CaseLoader, find_claims: FindClaims
+) -> Iterator[FingerprintRow]:
+    """Yields the row of each case that the selectors select. folder: for the cache."""
+    with Pool(cache=Cache(folder / "cache"), jobs=1) as pool:
+        cases = discover_cases(list(selectors), pool=pool)
+        for result in compile_cases(cases, [load_target("h100")], pool=pool):
+            if result.artifact is None:
+                yield FingerprintRow(name=result.case.id, reason=str(result.error))
+                continue
+            case = loader.find_case(result.case.source, result.case.id)
+            draws = [draw_arrays(case, number) for number in range(DRAWS)]
+            yield make_row(result.case, result.artifact, draws, folder / "effects", find_claims)
+
+
+def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
+    """Yields the lines of the summary, in Markdown."""
+    judged = [row for row in rows if not row.reason]
+    yield f"{len(judged)} of {len(rows)} programs judged, {sum(row.seconds for row in judged):.0f} processor seconds."
+    yield from ("", "| evidence | claims | same | moved | near | part | whole | open | refuted | refuted and trivial |")
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    opcodes: Counter[tuple[str, str]] = Counter()
+    for row in judged:
+        for key, count in row.counts.items():
+            evidence, opcode, relation, trivial = key.split()
+            totals[evidence][relation] += count
+            totals[evidence]["refuted and trivial"] += count if relation == "other" and trivial == "1" else 0
+            opcodes[evidence, opcode] += count
+    for evidence, found in sorted(totals.items()):
+        every = sum(count for relation, count in found.items() if relation != "refuted and trivial")
+        cells = [found[one] for one in ("same", "moved", "near", "part", "whole", "open", "other", "refuted and trivial")]
+        yield f"| {evidence} | {every} | " + " | ".join(map(str, cells)) + " |"
+    yield from ("", "| evidence | refuted: instruction | operation | claims | example |", "|---|---|---|---|---|")
+    yield from _render_kinds([(row, one) for row in judged for one in row.refuted])
+    yield from ("", "| claim | equal: instruction | operation | instructions | example |", "|---|---|---|---|---|")
+    yield from _render_kinds([(row, one) for row in judged for one in row.unclaimed])
+    yield ""
+    yield from _render_contradictions(judged)
+    reasons = Counter(row.reason for row in rows if row.reason)
+    yield from ("", *(f"- {count} x {reason}" for reason, count in reasons.most_common()))
+
+
+def _render_kinds(found: Sequence[tuple[FingerprintRow, JudgedClaim]]) -> Iterator[str]:
+    kinds: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for row, one in found:
+        place = f"`{row.name}` `{one.instruction}` for `{one.operation or render_paths(one.equals)}`"
+        kinds[one.evidence, one.opcode, one.operation_opcode].append(place)
+    for (evidence, opcode, operation), places in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
+        yield f"| {evidence} | {opcode} | {operation} | {len(places)} | {places[0]} |"
+
+
+def render_paths(paths: Sequence[TagPath]) -> str:
+    return ", ".join("/".join(f"ld{tag}" for tag in path) for path in paths)
+
+
+def _render_contradictions(rows: Sequence[FingerprintRow]) -> Iterator[str]:
+    """Yields a line for each output whose verdict opaque functions contradict."""
+    for row in rows:
+        for name, verdict in row.verdicts.items():
+            seen = row.opaque.get(name, "")
+            is_wrong = seen in ("stale", "neither", "partly stale")
+            if (verdict in ("fresh", "latent") and is_wrong) or (verdict in ("stale", "clobbered") and seen == "fresh"):
+                yield f"- `{row.name}` `{name}` is {verdict}, and {seen} with opaque functions: {len(row.refuted)} refuted"
+
+
+app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(  # noqa: PLR0913, PLR0917
+    selectors: Annotated[list[str] | None, typer.Argument(help="Cases, as `check` takes them.")] = None,
+    seeds: Annotated[tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Random programs.")] = None,
+    out: Annotated[Path, typer.Option(help="The file of rows.")] = Path("fingerprints.jsonl"),
+    minutes: Annotated[float | None, typer.Option(help="Begin no batch of programs after that.")] = None,
+) -> None:
+    """Judge the programs, and print the summary of all rows of the file."""
+    rows, loader = {row.name: row for row in load_known(FingerprintRow, out)}, CaseLoader()
+    until = None if minutes is None else time.time() + 60 * minutes
+    with tempfile.TemporaryDirectory() as folder:
+        batches: list[list[str]] = [[one] for one in selectors or ()]
+        left = [seed for seed in range(*(seeds or (0, 0))) if f"fuzz[{seed}]" not in rows]
+        for start in range(0, len(left), _BATCH):
+            path = Path(folder) / f"programs_{left[start]}.py"
+            programs = list(map(draw_program, left[start : start + _BATCH]))
+            path.write_text(render_case_file(programs, "Programs.", reference=False), encoding="utf-8")
+            batches.append([str(path)])
+        for batch in batches:
+            if until is not None and time.time() >= until:
+                break
+            for row in judge_files(batch, Path(folder), loader, claim_today):
+                append_row(out, row)
+                rows[row.name] = row
+                typer.echo(f"{row.name} {len(row.refuted)} {row.reason}", err=True)
+    typer.echo("\n".join(render(list(rows.values()))))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    sys.exit(app())
