@@ -47,8 +47,9 @@ _BATCH = 12
 _MOST_LIVE_BYTES = 32 << 20
 """Programs with more bytes of values alive at once are left out."""
 DRAWS = 2
-CONFIRMED = (Relation.SAME, Relation.MOVED, Relation.NEAR)
 NOT_CLAIMED = ("another", "none")
+_COLUMNS = [*(one.value for one in Relation if one is not Relation.OTHER), "refuted"]
+_SERIOUS = "serious"
 
 type FindClaims = Callable[[Analysed, CallEffectsReader], Sequence[Claim]]
 """A function that returns the claims that are to be judged."""
@@ -138,23 +139,24 @@ def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
     """Yields the lines of the summary, in Markdown."""
     judged = [row for row in rows if not row.reason]
     yield f"{len(judged)} of {len(rows)} programs judged, {sum(row.seconds for row in judged):.0f} processor seconds."
-    yield from ("", "| evidence | claims | same | moved | near | part | whole | open | refuted | refuted and trivial |")
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield from ("", f"| evidence | claims | {' | '.join(_COLUMNS)} | refuted, not trivial |")
+    yield "|" + "---|" * (len(_COLUMNS) + 3)
     totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    opcodes: Counter[tuple[str, str]] = Counter()
     for row in judged:
         for key, count in row.counts.items():
-            evidence, opcode, relation, trivial = key.split()
+            evidence, _, relation, trivial = key.split()
             totals[evidence][relation] += count
-            totals[evidence]["refuted and trivial"] += count if relation == "other" and trivial == "1" else 0
-            opcodes[evidence, opcode] += count
+            totals[evidence][_SERIOUS] += count if relation == Relation.OTHER and trivial == "0" else 0
     for evidence, found in sorted(totals.items()):
-        every = sum(count for relation, count in found.items() if relation != "refuted and trivial")
-        cells = [found[one] for one in ("same", "moved", "near", "part", "whole", "open", "other", "refuted and trivial")]
-        yield f"| {evidence} | {every} | " + " | ".join(map(str, cells)) + " |"
-    yield from ("", "| evidence | refuted: instruction | operation | claims | example |", "|---|---|---|---|---|")
+        cells = [found.total() - found[_SERIOUS], *(found[one] for one in (*Relation, _SERIOUS))]
+        yield f"| {evidence} | {' | '.join(map(str, cells))} |"
+    yield from (
+        "",
+        "| evidence | refuted: instruction | operation | is | claims | example |",
+        "|---|---|---|---|---|---|",
+    )
     yield from _render_kinds([(row, one) for row in judged for one in row.refuted])
-    yield from ("", "| claim | equal: instruction | operation | instructions | example |", "|---|---|---|---|---|")
+    yield from ("", "| claim | equal: instruction | | | instructions | example |", "|---|---|---|---|---|---|")
     yield from _render_kinds([(row, one) for row in judged for one in row.unclaimed])
     yield ""
     yield from _render_contradictions(judged)
@@ -163,12 +165,14 @@ def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
 
 
 def _render_kinds(found: Sequence[tuple[FingerprintRow, JudgedClaim]]) -> Iterator[str]:
-    kinds: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    """Yields a line for each kind of answer, the most frequent ones first."""
+    kinds: defaultdict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for row, one in found:
         place = f"`{row.name}` `{one.instruction}` for `{one.operation or render_paths(one.equals)}`"
-        kinds[one.evidence, one.opcode, one.operation_opcode].append(place)
-    for (evidence, opcode, operation), places in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
-        yield f"| {evidence} | {opcode} | {operation} | {len(places)} | {places[0]} |"
+        nature = "another" if one.equals else "trivial" if one.is_trivial else "none"
+        kinds[one.evidence, one.opcode, one.operation_opcode, nature].append(place)
+    for kind, places in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
+        yield f"| {' | '.join(kind)} | {len(places)} | {places[0]} |"
 
 
 def render_paths(paths: Sequence[TagPath]) -> str:
@@ -193,16 +197,19 @@ def main(  # noqa: PLR0913, PLR0917
     selectors: Annotated[list[str] | None, typer.Argument(help="Cases, as `check` takes them.")] = None,
     seeds: Annotated[tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Random programs.")] = None,
     out: Annotated[Path, typer.Option(help="The file of rows.")] = Path("fingerprints.jsonl"),
+    cache_dir: Annotated[Path | None, typer.Option(help="Folder that keeps the compiled programs.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Begin no batch of programs after that.")] = None,
 ) -> None:
     """Judge the programs, and print the summary of all rows of the file."""
     rows, loader = {row.name: row for row in load_known(FingerprintRow, out)}, CaseLoader()
     until = None if minutes is None else time.time() + 60 * minutes
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = temporary if cache_dir is None else str(cache_dir)
         batches: list[list[str]] = [[one] for one in selectors or ()]
         left = [seed for seed in range(*(seeds or (0, 0))) if f"fuzz[{seed}]" not in rows]
         for start in range(0, len(left), _BATCH):
-            path = Path(folder) / f"programs_{left[start]}.py"
+            path = Path(folder) / "programs" / f"programs_{left[start]}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
             programs = list(map(draw_program, left[start : start + _BATCH]))
             path.write_text(render_case_file(programs, "Programs.", reference=False), encoding="utf-8")
             batches.append([str(path)])

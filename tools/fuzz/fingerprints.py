@@ -15,6 +15,7 @@ with the operation:
     part     each element is one of the operation's: a slice, or a shard
     whole    each element of the operation is among them: a concatenation, a joined product
     near     equal up to a rounding of the original types
+    some     one of these on some devices only, such as a slice that only the owner of the bytes can take
     other    none of these: the claim is refuted
     open     a value that is not finite, or an operation that the program did not run: nothing is known
 
@@ -62,6 +63,7 @@ class Relation(StrEnum):
     PART = "part"
     WHOLE = "whole"
     NEAR = "near"
+    SOME = "some"
     OPEN = "open"
     OTHER = "other"
 
@@ -212,9 +214,7 @@ class _Recorder:
 type _Key = tuple[TagPath, int, ShapeIndex]
 
 
-def record_fingerprints(
-    programs: Programs, calls: OpaqueCalls, draws: Sequence[Sequence[Array]]
-) -> Fingerprints:
+def record_fingerprints(programs: Programs, calls: OpaqueCalls, draws: Sequence[Sequence[Array]]) -> Fingerprints:
     """Runs both modules once on each draw of the arguments. Raises NotCoveredError.
 
     draws: sets of whole arrays in the program's own types, one for each input in order.
@@ -343,14 +343,20 @@ def _judge(seen: Sequence[Observed], meant: Sequence[Observed]) -> tuple[Relatio
 
 def compare_values(seen: Observed, meant: Observed) -> Relation:
     """Returns the relation of an instruction's value to an operation's: the weakest of all runs, devices and visits."""
+    devices = range(len(seen.runs[0]))
+    found = [_compare_on(device, seen, meant) for device in devices]
+    weakest = max(found, key=_ORDER.__getitem__)
+    return Relation.SOME if weakest is Relation.OTHER and len(set(found)) > 1 else weakest
+
+
+def _compare_on(device: int, seen: Observed, meant: Observed) -> Relation:
     found: list[Relation] = []
     for run, other in zip(seen.runs, meant.runs, strict=True):
-        for device, visits in enumerate(run):
-            operations = other[min(device, len(other) - 1)]
-            if len(visits) == len(operations):
-                found += [compare_arrays(one, two) for one, two in zip(visits, operations, strict=True)]
-            else:
-                found += [_find_best(one, operations) for one in visits]
+        visits, operations = run[device], other[min(device, len(other) - 1)]
+        if len(visits) == len(operations):
+            found += [compare_arrays(one, two) for one, two in zip(visits, operations, strict=True)]
+        else:
+            found += [_find_best(one, operations) for one in visits]
         if Relation.OTHER in found:
             return Relation.OTHER
     return max(found, key=_ORDER.__getitem__)
