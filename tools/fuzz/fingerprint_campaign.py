@@ -27,7 +27,6 @@ from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.inspection.compilation import Analysed, analyse_artifact
 from ligerdiag.model.findings import ReplayState
-from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.replay.estimate import count_live_bytes
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.replay.opaque_runs.opaque_run import list_opaque_calls, replay_opaquely
@@ -37,7 +36,7 @@ from ligerdiag.replay.runs.case_run import Programs, load_programs
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tools.fuzz.drawing import draw_program
-from tools.fuzz.fingerprints import Claim, JudgedClaim, Relation, judge_claims, record_fingerprints
+from tools.fuzz.fingerprints import Claim, Fingerprints, JudgedClaim, Relation, judge_claims, record_fingerprints
 from tools.fuzz.judged_programs import load_known
 from tools.fuzz.processes import append_row
 from tools.fuzz.provenance_claims import list_claims
@@ -51,7 +50,19 @@ NOT_CLAIMED = ("another", "none")
 _COLUMNS = [*(one.value for one in Relation if one is not Relation.OTHER), "refuted"]
 _SERIOUS = "serious"
 
-type FindClaims = Callable[[Analysed, CallEffectsReader], Sequence[Claim]]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ObservedArtifact:
+    """One compilation with its analysis and its values."""
+
+    analysed: Analysed
+    effects: CallEffectsReader
+    programs: Programs
+    calls: OpaqueCalls
+    fingerprints: Fingerprints
+
+
+type FindClaims = Callable[[ObservedArtifact], Sequence[Claim]]
 """A function that returns the claims that are to be judged."""
 
 
@@ -74,48 +85,60 @@ class FingerprintRow:
     """Processor seconds of the two runs and of the judgement."""
 
 
-def claim_today(analysed: Analysed, effects: CallEffectsReader) -> Sequence[Claim]:
+def claim_today(observed: ObservedArtifact) -> Sequence[Claim]:
     """Returns the claims of the analysis as it is."""
-    return list_claims(analysed.context, effects.find)
+    return list_claims(observed.analysed.context, observed.effects.find)
 
 
-def judge_program(
-    artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
-) -> tuple[Analysed, OpaqueCalls, Programs, list[JudgedClaim]]:
-    """Judges the claims about one artifact. Raises NotCoveredError. effects: the folder for the effects of kernels."""
+def observe_artifact(artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path) -> ObservedArtifact:
+    """Analyses the artifact and runs both of its modules on each draw of the arguments. Raises NotCoveredError.
+
+    effects: the folder for the effects of kernels.
+    """
     programs = load_programs(artifact)
     if count_live_bytes(programs.program) > _MOST_LIVE_BYTES:
         raise NotCoveredError("too large")
-    analysed = analyse_artifact(artifact, effects_cache=effects)
     reader = CallEffectsReader(cache=effects, declared=(), readers=None)
     reader.read(programs.program, programs.optimized)
     calls = list_opaque_calls(programs.program, programs.optimized, reader.find)
-    found = record_fingerprints(programs, calls, draws)
-    return analysed, calls, programs, judge_claims(found, find_claims(analysed, reader))
+    return ObservedArtifact(
+        analysed=analyse_artifact(artifact, effects_cache=effects),
+        effects=reader,
+        programs=programs,
+        calls=calls,
+        fingerprints=record_fingerprints(programs, calls, draws),
+    )
 
 
-def make_row(
-    case: CaseSpec, artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
+def make_row(name: str, judged: Sequence[JudgedClaim]) -> FingerprintRow:
+    """Returns the row of a program whose claims were judged."""
+    claims = [one for one in judged if one.evidence not in NOT_CLAIMED]
+    counts = Counter(f"{c.evidence} {c.opcode} {c.relation.value} {int(c.is_trivial)}" for c in claims)
+    return FingerprintRow(
+        name=name,
+        counts=dict(counts),
+        refuted=tuple([one for one in claims if one.relation is Relation.OTHER]),
+        unclaimed=tuple([one for one in judged if one.evidence in NOT_CLAIMED]),
+    )
+
+
+def judge_artifact(
+    name: str, artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
 ) -> FingerprintRow:
     """Returns the row of one program; it says why if the program cannot be judged."""
     started = time.process_time()
     try:
-        analysed, calls, programs, judged = judge_program(artifact, draws, effects, find_claims)
+        observed = observe_artifact(artifact, draws, effects)
+        row = make_row(name, judge_claims(observed.fingerprints, find_claims(observed)))
         seconds = time.process_time() - started
-        opaque = replay_opaquely(programs, draws[0], calls)
+        opaque = replay_opaquely(observed.programs, draws[0], observed.calls)
     except LigerdiagError as error:
-        return FingerprintRow(name=case.id, reason=describe_error(error))
-    claims = [one for one in judged if one.evidence not in NOT_CLAIMED]
-    counts = Counter(f"{c.evidence} {c.opcode} {c.relation.value} {int(c.is_trivial)}" for c in claims)
-    return FingerprintRow(
-        name=case.id,
-        counts=dict(counts),
-        refuted=tuple([one for one in claims if one.relation is Relation.OTHER]),
-        unclaimed=tuple([one for one in judged if one.evidence in NOT_CLAIMED]),
-        verdicts={name: one.value for name, one in analysed.inspection.outputs.items()},
-        opaque={name: one.attribution.value for name, one in opaque.outputs.items()}
-        if opaque.state is ReplayState.DONE
-        else {},
+        return FingerprintRow(name=name, reason=describe_error(error))
+    outputs = opaque.outputs if opaque.state is ReplayState.DONE else {}
+    return replace(
+        row,
+        verdicts={name: one.value for name, one in observed.analysed.inspection.outputs.items()},
+        opaque={name: one.attribution.value for name, one in outputs.items()},
         seconds=seconds,
     )
 
@@ -132,7 +155,7 @@ def judge_files(
                 continue
             case = loader.find_case(result.case.source, result.case.id)
             draws = [draw_arrays(case, number) for number in range(DRAWS)]
-            yield make_row(result.case, result.artifact, draws, folder / "effects", find_claims)
+            yield judge_artifact(result.case.id, result.artifact, draws, folder / "effects", find_claims)
 
 
 def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
@@ -193,7 +216,7 @@ app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=F
 
 
 @app.command()
-def main(  # noqa: PLR0913, PLR0917
+def main(
     selectors: Annotated[list[str] | None, typer.Argument(help="Cases, as `check` takes them.")] = None,
     seeds: Annotated[tuple[int, int] | None, typer.Option(metavar="FIRST END", help="Random programs.")] = None,
     out: Annotated[Path, typer.Option(help="The file of rows.")] = Path("fingerprints.jsonl"),
