@@ -36,7 +36,15 @@ from ligerdiag.replay.runs.case_run import Programs, load_programs
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tools.fuzz.drawing import draw_program
-from tools.fuzz.fingerprints import Claim, Fingerprints, JudgedClaim, Relation, judge_claims, record_fingerprints
+from tools.fuzz.fingerprints import (
+    Claim,
+    Fingerprints,
+    JudgedClaim,
+    Relation,
+    count_equal,
+    judge_claims,
+    record_fingerprints,
+)
 from tools.fuzz.judged_programs import load_known
 from tools.fuzz.processes import append_row
 from tools.fuzz.provenance_claims import list_claims
@@ -76,6 +84,8 @@ class FingerprintRow:
     """Why the program was not judged; empty if it was."""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Number of claims by `EVIDENCE OPCODE RELATION TRIVIAL`."""
+    equal: int = 0
+    """Number of arrays of the schedule that equal an operation or an argument."""
     refuted: tuple[JudgedClaim, ...] = ()
     unclaimed: tuple[JudgedClaim, ...] = ()
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -137,6 +147,7 @@ def judge_artifact(
     outputs = opaque.outputs if opaque.state is ReplayState.DONE else {}
     return replace(
         row,
+        equal=count_equal(observed.fingerprints),
         verdicts={name: one.value for name, one in observed.analysed.inspection.outputs.items()},
         opaque={name: one.attribution.value for name, one in outputs.items()},
         seconds=seconds,
@@ -162,6 +173,11 @@ def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
     """Yields the lines of the summary, in Markdown."""
     judged = [row for row in rows if not row.reason]
     yield f"{len(judged)} of {len(rows)} programs judged, {sum(row.seconds for row in judged):.0f} processor seconds."
+    unclaimed = Counter(one.evidence for row in judged for one in row.unclaimed)
+    yield (
+        f"{sum(row.equal for row in judged)} arrays of the schedules equal an operation or an argument;"
+        f" {unclaimed['another']} of them are taken for another one, and nothing is claimed about {unclaimed['none']}."
+    )
     yield from ("", f"| evidence | claims | {' | '.join(_COLUMNS)} | refuted, not trivial |")
     yield "|" + "---|" * (len(_COLUMNS) + 3)
     totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -199,7 +215,9 @@ def _render_kinds(found: Sequence[tuple[FingerprintRow, JudgedClaim]]) -> Iterat
 
 
 def render_paths(paths: Sequence[TagPath]) -> str:
-    return ", ".join("/".join(f"ld{tag}" for tag in path) for path in paths)
+    """Renders tag paths as `ld4/ld7`, and arguments as `argument 0`."""
+    names = ["/".join(f"ld{tag}" for tag in path) if path[0] >= 0 else f"argument {-1 - path[0]}" for path in paths]
+    return ", ".join(names)
 
 
 def _render_contradictions(rows: Sequence[FingerprintRow]) -> Iterator[str]:

@@ -77,7 +77,9 @@ class Observed:
 
     instruction: HloInstruction
     path: TagPath
-    """In the program, the tag path of the operation; () for an instruction without a tag, and in the schedule."""
+    """In the program, the tag path of the operation, or that of `name_argument`; () for an instruction without a tag,
+    and in the schedule.
+    """
     index: ShapeIndex
     """The place of the array in the instruction's result, which may be a tuple."""
     runs: tuple[tuple[tuple[Array, ...], ...], ...]
@@ -118,6 +120,11 @@ class Fingerprints:
         return {path: tuple(values) for path, values in found.items()}
 
 
+def name_argument(number: int) -> TagPath:
+    """Returns a tag path for an argument of the program, which has no tag."""
+    return (-1 - number,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """The statement that an instruction of the schedule computes an operation of the program."""
@@ -125,9 +132,13 @@ class Claim:
     instruction: int
     """Id of the instruction."""
     path: TagPath
-    """Tag path of the operation."""
+    """Tag path of the operation; for an argument of the program, that of `name_argument`."""
     evidence: str
     """Why the claim is made."""
+    index: ShapeIndex | None = None
+    """The array of the instruction's result that is meant; None for the whole result."""
+    operation_index: ShapeIndex = ()
+    """The array of the operation's result that `index` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +262,7 @@ def record_fingerprints(programs: Programs, calls: OpaqueCalls, draws: Sequence[
 def _gather(module: HloModule, recorders: Sequence[_Recorder]) -> tuple[Observed, ...]:
     """Returns the values that all runs computed."""
     instructions = {one.id: one for one in module.instructions}
+    arguments = {one.id: name_argument(number) for number, one in enumerate(module.entry.parameters)}
     found: list[dict[_Key, list[list[Array]]]] = []
     for recorder in recorders:
         arrays: dict[_Key, list[list[Array]]] = {}
@@ -266,7 +278,7 @@ def _gather(module: HloModule, recorders: Sequence[_Recorder]) -> tuple[Observed
         runs = [one[key] for one in found if key in one]
         if len(runs) == len(found) and all(device for run in runs for device in run):
             calls, number, index = key
-            own = () if module.is_scheduled else module.tags.get(number, ())
+            own = () if module.is_scheduled else arguments.get(number) or module.tags.get(number, ())
             observed.append(
                 Observed(
                     instructions[number],
@@ -279,7 +291,7 @@ def _gather(module: HloModule, recorders: Sequence[_Recorder]) -> tuple[Observed
 
 
 def judge_claims(fingerprints: Fingerprints, claims: Sequence[Claim]) -> list[JudgedClaim]:
-    """Returns each claim about a value that ran, with its answer, and then each value of the schedule that equals an
+    """Returns each claim about a value that ran, with its answer, and then each array of the schedule that equals an
     operation without a claim that says so.
     """
     paths, equal = fingerprints.find_paths(), _Equal(fingerprints.program)
@@ -287,14 +299,13 @@ def judge_claims(fingerprints: Fingerprints, claims: Sequence[Claim]) -> list[Ju
     for one in fingerprints.schedule:
         values[one.instruction.id].append(one)
     judged: list[JudgedClaim] = []
-    claimed: defaultdict[int, set[TagPath]] = defaultdict(set)
+    claimed: defaultdict[tuple[int, ShapeIndex | None], set[TagPath]] = defaultdict(set)
     for claim in claims:
-        claimed[claim.instruction].add(claim.path)
-        seen = values.get(claim.instruction)
-        if seen is None or seen[0].instruction.opcode in _CALLS:
+        claimed[claim.instruction, claim.index].add(claim.path)
+        seen = [one for one in values.get(claim.instruction, ()) if claim.index in (None, one.index)]
+        if not seen or (claim.index is None and seen[0].instruction.opcode in _CALLS):
             continue
-        meant = paths.get(claim.path, ())
-        relation, operation = _judge(seen, meant)
+        relation, operation = _judge(claim, seen, paths.get(claim.path, ()))
         judged.append(
             JudgedClaim(
                 instruction=seen[0].instruction.name,
@@ -308,12 +319,11 @@ def judge_claims(fingerprints: Fingerprints, claims: Sequence[Claim]) -> list[Ju
                 equals=equal.find(seen[0]) if len(seen) == 1 else (),
             )
         )
-    for number, seen in values.items():
-        one = seen[0].instruction
-        if len(seen) > 1 or one.opcode in _NOT_VALUES | _CALLS:
-            continue
-        equals = equal.find(seen[0])
-        if equals and claimed[number].isdisjoint(equals):
+    for value in fingerprints.schedule:
+        one = value.instruction
+        said = claimed[one.id, None] | claimed[one.id, value.index]
+        equals = () if one.opcode in _NOT_VALUES | _CALLS else equal.find(value)
+        if equals and said.isdisjoint(equals):
             judged.append(
                 JudgedClaim(
                     instruction=one.name,
@@ -321,7 +331,7 @@ def judge_claims(fingerprints: Fingerprints, claims: Sequence[Claim]) -> list[Ju
                     path=(),
                     operation="",
                     operation_opcode="",
-                    evidence="another" if claimed[number] else "none",
+                    evidence="another" if said else "none",
                     relation=Relation.SAME,
                     is_trivial=False,
                     equals=equals,
@@ -330,8 +340,19 @@ def judge_claims(fingerprints: Fingerprints, claims: Sequence[Claim]) -> list[Ju
     return judged
 
 
-def _judge(seen: Sequence[Observed], meant: Sequence[Observed]) -> tuple[Relation, Observed | None]:
+def count_equal(fingerprints: Fingerprints) -> int:
+    """Returns the number of arrays of the schedule that equal an operation or an argument, apart from those that only name
+    another array.
+    """
+    equal = _Equal(fingerprints.program)
+    values = (one for one in fingerprints.schedule if one.instruction.opcode not in _NOT_VALUES | _CALLS)
+    return sum(bool(equal.find(one)) for one in values)
+
+
+def _judge(claim: Claim, seen: Sequence[Observed], meant: Sequence[Observed]) -> tuple[Relation, Observed | None]:
     """Returns the relation of an instruction to an operation, and the instruction of the program that is meant."""
+    if claim.index is not None:
+        meant = [one for one in meant if one.index == claim.operation_index]
     if len(seen) == 1:
         found = [(compare_values(seen[0], one), one) for one in meant]
         return min(found, key=lambda pair: _ORDER[pair[0]], default=(Relation.OPEN, None))
