@@ -25,7 +25,8 @@ from operator import le
 from typing import Final
 
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import InvalidAlias, iterate_leaves
+from ligerdiag.hlo.original_values import OriginalArray, parse_original_value
+from ligerdiag.hlo.shape import InvalidAlias, ShapeIndex, iterate_leaves
 from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
@@ -94,6 +95,13 @@ class HloInstruction:
         call launches one.
         """
         return self.proto.custom_call_target, self.proto.backend_config
+
+    @property
+    def original_values(self) -> Mapping[ShapeIndex, OriginalArray]:
+        """Returns a map from each leaf of the result to the array of the unoptimized module that it equals, as XLA says;
+        empty unless the program was compiled with its lineage (see `hlo.original_values`).
+        """
+        return parse_original_value(self.proto.original_value)
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:

@@ -1,0 +1,227 @@
+"""Numbers arrays by the expressions that compute them: two arrays with one number are equal, element by element.
+
+One `ExpressionTable` serves several modules, so that a value of the schedule and a value of the program can have one
+number. A number is never given by a guess; two equal arrays may well have two numbers. Arrays are equal here if nothing
+writes: a kernel is a function of its operands, as XLA sees it, and two equal calls have equal results.
+
+An array of one repeated element is known by its type, dimensions and element. A view (reshape, transpose, or a bitcast,
+whose meaning depends on the layouts) is a number by its operand, and views that undo each other vanish.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
+
+type Number = int
+"""Number of an array, or of another leaf of a result."""
+type Dimensions = tuple[int, ...]
+
+_NOT_PART_OF_VALUE = (
+    "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids", "original_value",
+    "channel_id", "frontend_attributes", "output_operand_aliasing", "indices_are_sorted", "unique_indices",
+    "custom_call_has_side_effect", "fusion_kind",
+)  # fmt: skip
+"""Fields of an instruction that do not change its value."""
+_COMMUTES = having(Trait.COMMUTES)
+_LITERALS = ("preds", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The unknown value of one element of a loop's state, at the beginning of any iteration."""
+
+    depth: int
+    """Number of loops around the loop."""
+    rank: int
+
+
+@dataclass(slots=True, eq=False)
+class ExpressionTable:
+    """Gives equal expressions one number."""
+
+    _numbers: dict[Hashable, Number] = field(default_factory=dict[Hashable, Number])
+    _expressions: list[tuple[Hashable, ...]] = field(default_factory=list[tuple[Hashable, ...]])
+    _symbols: list[frozenset["Symbol"]] = field(default_factory=list[frozenset["Symbol"]])
+    """For each number, the symbols of loops' states in its expression."""
+
+    def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
+        """Returns the number of an expression. operands: the numbers in it. bound: the depth of the loop whose symbols the
+        expression binds, so that it does not depend on them.
+        """
+        given = tuple(operands)
+        key = (*expression, given)
+        found = self._numbers.get(key)
+        if found is None:
+            symbols = frozenset[Symbol]().union(*(self._symbols[one] for one in given))
+            found = self._add(key, frozenset([one for one in symbols if one.depth != bound]))
+        return found
+
+    def number_symbol(self, symbol: "Symbol", *leaf: Hashable) -> Number:
+        """Returns the number of a leaf of the element that the symbol is."""
+        key = ("symbol", symbol, *leaf, ())
+        found = self._numbers.get(key)
+        return self._add(key, frozenset({symbol})) if found is None else found
+
+    def number_anew(self) -> Number:
+        """Returns a number that no other value has."""
+        return self.number("anew", len(self._expressions))
+
+    def list_symbols(self, number: Number) -> frozenset["Symbol"]:
+        """Returns the symbols of `number_symbol` that the expression contains."""
+        return self._symbols[number]
+
+    def read(self, number: Number, kind: str) -> tuple[Hashable, ...] | None:
+        """Returns the expression with this number, its operands last, if it is of this kind; otherwise None."""
+        found = self._expressions[number]
+        return found if found[0] == kind else None
+
+    def _add(self, key: tuple[Hashable, ...], symbols: frozenset["Symbol"]) -> Number:
+        number = self._numbers[key] = len(self._expressions)
+        self._expressions.append(key)
+        self._symbols.append(symbols)
+        return number
+
+    def number_splat(self, shape: ShapeProto, element: Hashable) -> Number:
+        return self.number("splat", shape.element_type, tuple(shape.dimensions), element)
+
+    def number_constant(self, instruction: HloInstruction) -> Number:
+        """Returns the number of a constant's array."""
+        element = _find_only_element(instruction.proto.literal)
+        if element is not None:
+            return self.number_splat(instruction.shape, element)
+        literal = LiteralProto()
+        literal.CopyFrom(instruction.proto.literal)
+        literal.ClearField("shape")
+        kind, dimensions = instruction.shape.element_type, tuple(instruction.shape.dimensions)
+        return self.number("constant", kind, dimensions, literal.SerializeToString(deterministic=True))
+
+    def number_moved(self, moved: Number, shape: ShapeProto) -> Number | None:
+        """Returns the number of an array of this shape that holds only elements of `moved`, if these are all the same."""
+        splat = self.read(moved, "splat")
+        return None if splat is None else self.number_splat(shape, splat[3])
+
+    def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
+        """Returns the number of the reshape of an array with dimensions `before` to dimensions `after`."""
+        if before == after:
+            return operand
+        earlier = self.read(operand, "reshape")
+        if earlier is not None:
+            (base,) = _get_operands(earlier)
+            if earlier[1] == after:
+                return base
+            return self.number("reshape", earlier[1], after, operands=(base,))
+        return self.number("reshape", before, after, operands=(operand,))
+
+    def number_transpose(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number:
+        """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
+        dimension order[k] of the operand.
+        """
+        if list(order) == sorted(order):
+            return operand
+        after = tuple([dimensions[number] for number in order])
+        if [number for number in order if dimensions[number] != 1] == sorted(
+            number for number in order if dimensions[number] != 1
+        ):
+            return self.number_reshape(operand, dimensions, after)
+        earlier = self.read(operand, "transpose")
+        if earlier is not None:
+            (base,), first, before = _get_operands(earlier), earlier[1], earlier[2]
+            assert isinstance(first, tuple)
+            assert isinstance(before, tuple)
+            return self.number_transpose(base, before, tuple([first[number] for number in order]))
+        return self.number("transpose", order, dimensions, operands=(operand,))
+
+    def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
+        """Returns the number of a bitcast: the same bytes in another shape or layout."""
+        first, last = _list_major_to_minor(before), _list_major_to_minor(after)
+        if before.element_type != after.element_type or first is None or last is None:
+            return self.number(
+                "bitcast", _describe(before, layout=True), _describe(after, layout=True), operands=(operand,)
+            )
+        dimensions = tuple(before.dimensions)
+        flat = self.number_transpose(operand, dimensions, first)
+        physical = tuple([after.dimensions[number] for number in last])
+        shaped = self.number_reshape(flat, tuple([dimensions[number] for number in first]), physical)
+        return self.number_transpose(shaped, physical, tuple([last.index(number) for number in range(len(last))]))
+
+    def number_slice(self, instruction: HloInstruction, operand: Number, attributes: bytes) -> Number:
+        """Returns the number of a slice: that of the array itself if the slice takes the whole of it, or of a piece of a
+        concatenation if it takes exactly this piece.
+        """
+        taken = [(one.start, one.limit, one.stride) for one in instruction.proto.slice_dimensions]
+        dimensions = instruction.operands[0].shape.dimensions
+        partial = [
+            (number, start, limit, stride)
+            for number, (start, limit, stride) in enumerate(taken)
+            if (start, limit, stride) != (0, dimensions[number], 1)
+        ]
+        if not partial:
+            return operand
+        joined = self.read(operand, "concatenate")
+        if joined is not None and len(partial) == 1 and partial[0][0] == joined[1] and partial[0][3] == 1:
+            sizes, at = joined[2], 0
+            assert isinstance(sizes, tuple)
+            for piece, size in zip(_get_operands(joined), sizes, strict=True):
+                if partial[0][1:3] == (at, at + size):
+                    return piece
+                at += size
+        return self.number("slice", attributes, operands=(operand,))
+
+
+def list_attributes(instruction: HloInstruction) -> bytes:
+    """Returns everything in the instruction's message that its value depends on, except operands and computations."""
+    stripped = HloInstructionProto()
+    stripped.CopyFrom(instruction.proto)
+    for name in _NOT_PART_OF_VALUE:
+        stripped.ClearField(name)
+    if instruction.opcode != "custom-call":
+        stripped.ClearField("backend_config")
+    stripped.DiscardUnknownFields()
+    _drop_layout(stripped.shape)
+    return stripped.SerializeToString(deterministic=True)
+
+
+def sort_operands(opcode: str, operands: Sequence[Number]) -> tuple[Number, ...]:
+    """Returns the operands in an order that does not matter for the value."""
+    return tuple(sorted(operands)) if opcode in _COMMUTES else tuple(operands)
+
+
+def _get_operands(expression: tuple[Hashable, ...]) -> tuple[Number, ...]:
+    operands = expression[-1]
+    assert isinstance(operands, tuple)
+    return operands
+
+
+def _drop_layout(shape: ShapeProto) -> None:
+    shape.ClearField("layout")
+    for part in shape.tuple_shapes:
+        _drop_layout(part)
+
+
+def _describe(shape: ShapeProto, *, layout: bool = False) -> tuple[Hashable, ...]:
+    order = tuple(shape.layout.minor_to_major) if layout else ()
+    return shape.element_type, tuple(shape.dimensions), order
+
+
+def _list_major_to_minor(shape: ShapeProto) -> Dimensions | None:
+    """Returns the dimensions of an array as they lie in memory, outermost first; None for a tuple or without a layout."""
+    order = tuple(reversed(shape.layout.minor_to_major))
+    return None if is_tuple(shape) or sorted(order) != list(range(len(shape.dimensions))) else order
+
+
+def _find_only_element(literal: LiteralProto) -> Hashable | None:
+    """Returns the element that a constant's array repeats; None if it has several or another format."""
+    for name in _LITERALS:
+        values = getattr(literal, name)
+        if values:
+            first = repr(values[0])
+            return (name, first) if all(repr(one) == first for one in values) else None
+    for name, size in (("f16s", 2), ("bf16s", 2), ("u8s", 1), ("s8s", 1)):
+        data: bytes = getattr(literal, name)
+        if data:
+            return (name, data[:size]) if data == data[:size] * (len(data) // size) else None
+    return None
