@@ -41,7 +41,7 @@ _ENTERED = frozenset({"parameter", "while"})
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Identification:
     """Identifies arrays of one schedule with values of one program.
 

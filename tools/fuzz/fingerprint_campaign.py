@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,7 @@ from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.inspection.compilation import Analysed, analyse_artifact
 from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.jobs import Variation
 from ligerdiag.replay.estimate import count_live_bytes
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.replay.opaque_runs.opaque_run import list_opaque_calls, replay_opaquely
@@ -45,6 +46,7 @@ from tools.fuzz.fingerprints import (
     judge_claims,
     record_fingerprints,
 )
+from tools.fuzz.identity_claims import list_identities
 from tools.fuzz.judged_programs import load_known
 from tools.fuzz.processes import append_row
 from tools.fuzz.provenance_claims import list_claims
@@ -70,16 +72,14 @@ class ObservedArtifact:
     fingerprints: Fingerprints
 
 
-type FindClaims = Callable[[ObservedArtifact], Sequence[Claim]]
-"""A function that returns the claims that are to be judged."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FingerprintRow:
     """One program."""
 
     name: str
     """The id of the case."""
+    claims: str = ""
+    """The key in `WITNESSES` of the claims that were judged."""
     reason: str = ""
     """Why the program was not judged; empty if it was."""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -98,6 +98,19 @@ class FingerprintRow:
 def claim_today(observed: ObservedArtifact) -> Sequence[Claim]:
     """Returns the claims of the analysis as it is."""
     return list_claims(observed.analysed.context, observed.effects.find)
+
+
+def claim_identities(observed: ObservedArtifact) -> Sequence[Claim]:
+    """Returns the claims of `ligerdiag.provenance`."""
+    context = observed.analysed.context
+    return list_identities(context.program, context.optimized)
+
+
+WITNESSES: Mapping[str, Callable[[ObservedArtifact], Sequence[Claim]]] = {
+    "today": claim_today,
+    "identity": claim_identities,
+}
+"""Name to a function that returns claims; a campaign judges all of them."""
 
 
 def observe_artifact(artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path) -> ObservedArtifact:
@@ -133,46 +146,59 @@ def make_row(name: str, judged: Sequence[JudgedClaim]) -> FingerprintRow:
 
 
 def judge_artifact(
-    name: str, artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path, find_claims: FindClaims
-) -> FingerprintRow:
-    """Returns the row of one program; it says why if the program cannot be judged."""
+    name: str, artifact: Artifact, draws: Sequence[Sequence[Array]], effects: Path
+) -> Iterator[FingerprintRow]:
+    """Yields a row of one program for each kind of claims; if the program cannot be judged, a single row says why."""
     started = time.process_time()
     try:
         observed = observe_artifact(artifact, draws, effects)
-        row = make_row(name, judge_claims(observed.fingerprints, find_claims(observed)))
         seconds = time.process_time() - started
         opaque = replay_opaquely(observed.programs, draws[0], observed.calls)
     except LigerdiagError as error:
-        return FingerprintRow(name=name, reason=describe_error(error))
+        yield FingerprintRow(name=name, reason=describe_error(error))
+        return
     outputs = opaque.outputs if opaque.state is ReplayState.DONE else {}
-    return replace(
-        row,
-        equal=count_equal(observed.fingerprints),
-        verdicts={name: one.value for name, one in observed.analysed.inspection.outputs.items()},
-        opaque={name: one.attribution.value for name, one in outputs.items()},
-        seconds=seconds,
-    )
+    for claims, find_claims in WITNESSES.items():
+        yield replace(
+            make_row(name, judge_claims(observed.fingerprints, find_claims(observed))),
+            claims=claims,
+            equal=count_equal(observed.fingerprints),
+            verdicts={name: one.value for name, one in observed.analysed.inspection.outputs.items()},
+            opaque={name: one.attribution.value for name, one in outputs.items()},
+            seconds=seconds,
+        )
 
 
-def judge_files(
-    selectors: Sequence[str], folder: Path, loader: CaseLoader, find_claims: FindClaims
-) -> Iterator[FingerprintRow]:
-    """Yields the row of each case that the selectors select. folder: for the cache."""
+def judge_files(selectors: Sequence[str], folder: Path, loader: CaseLoader) -> Iterator[FingerprintRow]:
+    """Yields the rows of each case that the selectors select. folder: for the cache."""
     with Pool(cache=Cache(folder / "cache"), jobs=1) as pool:
         cases = discover_cases(list(selectors), pool=pool)
-        for result in compile_cases(cases, [load_target("h100")], pool=pool):
+        variation = Variation(lineage=True)
+        for result in compile_cases(cases, [load_target("h100")], pool=pool, variation=variation):
             if result.artifact is None:
                 yield FingerprintRow(name=result.case.id, reason=str(result.error))
                 continue
             case = loader.find_case(result.case.source, result.case.id)
             draws = [draw_arrays(case, number) for number in range(DRAWS)]
-            yield judge_artifact(result.case.id, result.artifact, draws, folder / "effects", find_claims)
+            yield from judge_artifact(result.case.id, result.artifact, draws, folder / "effects")
 
 
 def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
     """Yields the lines of the summary, in Markdown."""
-    judged = [row for row in rows if not row.reason]
-    yield f"{len(judged)} of {len(rows)} programs judged, {sum(row.seconds for row in judged):.0f} processor seconds."
+    for claims in sorted({row.claims for row in rows if not row.reason}):
+        judged = [row for row in rows if not row.reason and row.claims == claims]
+        yield from (
+            f"## {claims}",
+            "",
+            f"{len(judged)} programs, {sum(row.seconds for row in judged):.0f} processor seconds.",
+        )
+        yield from (*_render_claims(judged), "")
+    yield from _render_contradictions({row.name: row for row in rows if not row.reason}.values())
+    reasons = Counter(row.reason for row in rows if row.reason)
+    yield from ("", *(f"- {count} x {reason}" for reason, count in reasons.most_common()))
+
+
+def _render_claims(judged: Sequence[FingerprintRow]) -> Iterator[str]:
     unclaimed = Counter(one.evidence for row in judged for one in row.unclaimed)
     yield (
         f"{sum(row.equal for row in judged)} arrays of the schedules equal an operation or an argument;"
@@ -197,10 +223,6 @@ def render(rows: Sequence[FingerprintRow]) -> Iterator[str]:
     yield from _render_kinds([(row, one) for row in judged for one in row.refuted])
     yield from ("", "| claim | equal: instruction | | | instructions | example |", "|---|---|---|---|---|---|")
     yield from _render_kinds([(row, one) for row in judged for one in row.unclaimed])
-    yield ""
-    yield from _render_contradictions(judged)
-    reasons = Counter(row.reason for row in rows if row.reason)
-    yield from ("", *(f"- {count} x {reason}" for reason, count in reasons.most_common()))
 
 
 def _render_kinds(found: Sequence[tuple[FingerprintRow, JudgedClaim]]) -> Iterator[str]:
@@ -220,7 +242,7 @@ def render_paths(paths: Sequence[TagPath]) -> str:
     return ", ".join(names)
 
 
-def _render_contradictions(rows: Sequence[FingerprintRow]) -> Iterator[str]:
+def _render_contradictions(rows: Iterable[FingerprintRow]) -> Iterator[str]:
     """Yields a line for each output whose verdict opaque functions contradict."""
     for row in rows:
         for name, verdict in row.verdicts.items():
@@ -242,12 +264,13 @@ def main(
     minutes: Annotated[float | None, typer.Option(help="Begin no batch of programs after that.")] = None,
 ) -> None:
     """Judge the programs, and print the summary of all rows of the file."""
-    rows, loader = {row.name: row for row in load_known(FingerprintRow, out)}, CaseLoader()
+    rows, loader = load_known(FingerprintRow, out), CaseLoader()
+    known = {row.name for row in rows}
     until = None if minutes is None else time.time() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:
         folder = temporary if cache_dir is None else str(cache_dir)
         batches: list[list[str]] = [[one] for one in selectors or ()]
-        left = [seed for seed in range(*(seeds or (0, 0))) if f"fuzz[{seed}]" not in rows]
+        left = [seed for seed in range(*(seeds or (0, 0))) if f"fuzz[{seed}]" not in known]
         for start in range(0, len(left), _BATCH):
             path = Path(folder) / "programs" / f"programs_{left[start]}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,11 +280,11 @@ def main(
         for batch in batches:
             if until is not None and time.time() >= until:
                 break
-            for row in judge_files(batch, Path(folder), loader, claim_today):
+            for row in judge_files(batch, Path(folder), loader):
                 append_row(out, row)
-                rows[row.name] = row
-                typer.echo(f"{row.name} {len(row.refuted)} {row.reason}", err=True)
-    typer.echo("\n".join(render(list(rows.values()))))
+                rows.append(row)
+                typer.echo(f"{row.name} {row.claims} {len(row.refuted)} {row.reason}", err=True)
+    typer.echo("\n".join(render(rows)))
 
 
 if __name__ == "__main__":
