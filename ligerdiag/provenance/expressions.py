@@ -43,6 +43,8 @@ class Symbol:
 class ExpressionTable:
     """Gives equal expressions one number."""
 
+    rounds: bool = True
+    """Whether a conversion from one floating-point type to another makes a new array; if False, it is its operand."""
     _numbers: dict[Hashable, Number] = field(default_factory=dict[Hashable, Number])
     _expressions: list[tuple[Hashable, ...]] = field(default_factory=list[tuple[Hashable, ...]])
     _symbols: list[frozenset["Symbol"]] = field(default_factory=list[frozenset["Symbol"]])

@@ -38,6 +38,8 @@ _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, 
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
+_UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
+"""Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 
@@ -85,6 +87,16 @@ class Identification:
         return _number_both(self.program, self.optimized)
 
     @cached_property
+    def _rounded(self) -> "_Numbered":
+        return _number_both(self.program, None, rounds=False)
+
+    def _list_near(self, values: frozenset[ProgramValue]) -> frozenset[ProgramValue]:
+        """Returns the values, and those that differ from them only by conversions between floating-point types."""
+        numbers = [self._rounded.numbers.get(value) for value in values]
+        near = [self._rounded.by_number[number] for number in set(numbers) if number is not None]
+        return values.union(*near)
+
+    @cached_property
     def _operations(self) -> "_Operations":
         return _Operations(self.program)
 
@@ -99,7 +111,7 @@ class Identification:
         is_authored = False
         for holder, leaf in holders:
             evidence += self._ask_lineage(holder, leaf, shape)
-            if holder.opcode != "fusion" and holder.id in self.optimized.tags and not (made_for and is_authored):
+            if holder.opcode not in _UNTAGGED and holder.id in self.optimized.tags:
                 for one in self._ask_tag(holder, leaf, shape):
                     evidence.append(one)
                     made_for, is_authored = self.optimized.tags[holder.id], one.is_firm
@@ -131,7 +143,7 @@ class Identification:
     def _ask_structure(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Evidence]:
         values = self._numbered.find_in_schedule(instruction, index)
         if values:
-            yield Evidence(kind=EvidenceKind.STRUCTURE, values=values, is_firm=True, said="the same expression")
+            yield self._make_evidence(EvidenceKind.STRUCTURE, values, "the same expression", is_firm=True)
 
     def _ask_lineage(self, holder: HloInstruction, leaf: ShapeIndex, shape: ShapeProto) -> Iterator[Evidence]:
         original = holder.original_values.get(leaf)
@@ -141,14 +153,10 @@ class Identification:
         said = f'origin={{{{"{original.name}"{" " + render_index(original.index) if original.index else ""}}}}}'
         if len(paths) == 1:
             value = ProgramValue(paths[0], original.index)
-            yield Evidence(
-                kind=EvidenceKind.LINEAGE,
-                values=self.list_equal(value),
-                is_firm=self._operations.has_shape(value, shape),
-                said=said,
-            )
+            has_shape = self._operations.has_shape(value, shape)
+            yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=has_shape)
         else:
-            yield Evidence(kind=EvidenceKind.LINEAGE, values=frozenset(), is_firm=False, said=said)
+            yield self._make_evidence(EvidenceKind.LINEAGE, frozenset(), said, is_firm=False)
 
     def _ask_tag(self, holder: HloInstruction, leaf: ShapeIndex, shape: ShapeProto) -> Iterator[Evidence]:
         path = self.optimized.tags[holder.id]
@@ -162,7 +170,12 @@ class Identification:
         )
         is_firm = is_same and self._operations.has_shape(value, shape) and _is_named_after(path, holder)
         said = "/".join(f"#ld{tag}" for tag in path)
-        yield Evidence(kind=EvidenceKind.TAG, values=self.list_equal(value), is_firm=is_firm, said=said)
+        yield self._make_evidence(EvidenceKind.TAG, self.list_equal(value), said, is_firm=is_firm)
+
+    def _make_evidence(
+        self, kind: EvidenceKind, values: frozenset[ProgramValue], said: str, *, is_firm: bool
+    ) -> Evidence:
+        return Evidence(kind=kind, values=values, near=self._list_near(values), is_firm=is_firm, said=said)
 
     def _find_maker(
         self, source: HloInstruction, made_for: TagPath, evidence: tuple[Evidence, ...], *, is_authored: bool
@@ -201,12 +214,13 @@ class _Numbered:
         return frozenset() if number is None else self.by_number.get(number, frozenset())
 
 
-def _number_both(program: HloModule, optimized: HloModule) -> _Numbered:
-    table = ExpressionTable()
-    meant, actual = ModuleValues(program, table), ModuleValues(optimized, table)
+def _number_both(program: HloModule, optimized: HloModule | None, *, rounds: bool = True) -> _Numbered:
+    table = ExpressionTable(rounds=rounds)
+    meant, actual = ModuleValues(program, table), None if optimized is None else ModuleValues(optimized, table)
     try:
         meant.compute()
-        actual.compute()
+        if actual is not None:
+            actual.compute()
     except TooManyInstructionsError:
         return _Numbered({}, {}, {}, is_complete=False)
     operations, numbers = _Operations(program), dict[ProgramValue, Number]()
@@ -225,7 +239,9 @@ def _number_both(program: HloModule, optimized: HloModule) -> _Numbered:
     by_number: defaultdict[Number, set[ProgramValue]] = defaultdict(set)
     for value, number in numbers.items():
         by_number[number].add(value)
-    return _Numbered({key: frozenset(values) for key, values in by_number.items()}, numbers, actual.found)
+    return _Numbered(
+        {key: frozenset(values) for key, values in by_number.items()}, numbers, {} if actual is None else actual.found
+    )
 
 
 class _Operations:

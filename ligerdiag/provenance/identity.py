@@ -1,6 +1,6 @@
 """The records with which `identification` answers: values of the program, evidence, and the identity of a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations
 
@@ -55,6 +55,8 @@ class Evidence:
     kind: EvidenceKind
     values: frozenset[ProgramValue]
     """The values of the program that this witness names, with those that the program's own structure makes equal."""
+    near: frozenset[ProgramValue] = field(default=frozenset(), repr=False)
+    """These, and those that differ from them only by conversions between floating-point types, which XLA removes."""
     is_firm: bool
     """Whether the witness says that the value equals these. Not firm is a tag on an instruction that a pass may have made
     for the operation, and lineage that contradicts the shape.
@@ -82,9 +84,9 @@ class ValueIdentity:
 
     @property
     def contradictions(self) -> tuple[tuple[Evidence, Evidence], ...]:
-        """Returns each pair of evidence that names different values of the program."""
+        """Returns each pair of evidence that names different values of the program, not only by rounding."""
         named = [one for one in self.evidence if one.values]
-        return tuple([pair for pair in combinations(named, 2) if pair[0].values.isdisjoint(pair[1].values)])
+        return tuple([pair for pair in combinations(named, 2) if pair[0].near.isdisjoint(pair[1].near)])
 
     @property
     def is_contradicted(self) -> bool:

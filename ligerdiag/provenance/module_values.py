@@ -24,10 +24,10 @@ from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.fixed_values import sort_branches
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, is_tuple
+from ligerdiag.hlo.shape import ShapeIndex, is_counted, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.provenance.expressions import ExpressionTable, Number, Symbol, list_attributes, sort_operands
-from ligerdiag.provenance.value_numbers import find_equal_operand
+from ligerdiag.provenance.value_numbers import find_equal_operand, find_same_elements
 
 type Tree = Number | tuple["Tree", ...]
 """The number of an array, or a tree for each element of a tuple."""
@@ -131,7 +131,7 @@ class ModuleValues:
                 return table.number_constant(one)
             case "copy":
                 return operands[0]
-            case "convert" if one.operands[0].shape.element_type == one.shape.element_type:
+            case "convert" if self._hands_on(one):
                 return operands[0]
             case "bitcast":
                 moved = None
@@ -154,13 +154,22 @@ class ModuleValues:
                     return table.number_transpose(operands[0], before, tuple(one.proto.dimensions))
                 if one.opcode == "slice":
                     return table.number_slice(one, operands[0], self._list_attributes(one))
-                if before == dimensions:
+                if before == dimensions and list(one.proto.dimensions) == list(range(len(dimensions))):
                     return operands[0]
             case _:
                 pass
+        if _is_reshape(one):
+            taken = _find_taken(one)
+            return table.number_reshape(operands[taken], tuple(one.operands[taken].shape.dimensions), dimensions)
         result = self._number_result(one, operands)
         assert isinstance(result, int)
         return result
+
+    def _hands_on(self, convert: HloInstruction) -> bool:
+        before, after = convert.operands[0].shape, convert.shape
+        if before.element_type == after.element_type:
+            return True
+        return not self.table.rounds and not any(map(is_counted, (before, after)))
 
     def _number_result(self, one: HloInstruction, operands: Sequence[Tree]) -> Tree:
         """Returns the numbers of the result of an operation that is known by its opcode, attributes and operands."""
@@ -290,6 +299,25 @@ class ModuleValues:
 
     def _number_anew(self) -> Number:
         return self.table.number_anew()
+
+
+def _is_reshape(one: HloInstruction) -> bool:
+    """Returns whether the result has exactly the elements of one operand in their order, as a reduction over dimensions
+    of size 1 has.
+    """
+    same = find_same_elements(one)
+    if same is None or not _is_number(same.shape) or same.shape.element_type != one.shape.element_type:
+        return False
+    return one.opcode != "transpose" and list(one.proto.dimensions) == sorted(one.proto.dimensions)
+
+
+def _is_number(shape: ShapeProto) -> bool:
+    return not is_tuple(shape)
+
+
+def _find_taken(one: HloInstruction) -> int:
+    same = find_same_elements(one)
+    return next(number for number, operand in enumerate(one.operands) if operand is same)
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:

@@ -9,6 +9,10 @@ operations get none:
 - operations with several results, and loops and conditionals;
 - operations whose result is used in a region of another operation: the translation to HLO makes it an element of the
   loop's state, or an operand of the conditional;
+- constants, whose lineage says nothing;
+- operations on a result of a loop or a conditional, or on an element of a loop's state, inside the loop: where the
+  translation folds such an operation (a conversion to the same type), its lineage becomes that of the whole tuple. Only
+  arithmetic, products and kernel calls on these keep theirs, because they are not folded;
 - operations inside reducers, comparators and the like: their values are elements, and no values of the program.
 
 The operations in functions get it, but XLA drops it when it inlines the call.
@@ -25,6 +29,11 @@ ATTRIBUTE = "mhlo.original_value"
 _ENTERED = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 _HOLDERS = _ENTERED | {"func.func", "builtin.module"}
 """Operations in whose regions the values are values of the program."""
+_WITHOUT_LINEAGE = _ENTERED | {"stablehlo.constant"}
+_NEVER_FOLDED = frozenset({
+    "stablehlo.dot_general", "stablehlo.custom_call", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.compare",
+    "stablehlo.sine", "stablehlo.cosine", "stablehlo.logistic", "stablehlo.sort", "stablehlo.gather", "stablehlo.scatter",
+})  # fmt: skip
 
 
 def put_lineage(module: ir.Module) -> int:
@@ -69,7 +78,16 @@ def _walk_values(operation: Any) -> Iterator[Any]:
 
 
 def _can_have_lineage(operation: Any) -> bool:
-    if len(operation.results) != 1 or operation.name in _ENTERED:
+    if len(operation.results) != 1 or operation.name in _WITHOUT_LINEAGE:
+        return False
+    if operation.name not in _NEVER_FOLDED and any(_is_entered(operand) for operand in operation.operands):
         return False
     block: Any = operation.block
     return all(use.owner.operation.block == block for use in operation.results[0].uses)
+
+
+def _is_entered(value: Any) -> bool:
+    """Returns whether the value is a result of a loop or a conditional, or an element of a loop's state in its body."""
+    if isinstance(value.owner, ir.Block):
+        return value.owner.owner.name in _ENTERED
+    return value.owner.name in _ENTERED
