@@ -83,6 +83,16 @@ def test_false_claims_are_refuted(programs: dict[str, _Program], name: str) -> N
     assert sum(one.relation is Relation.OTHER for one in false) >= len(false) // 2
 
 
+def test_an_operation_of_a_function_has_a_value_for_each_call(programs: dict[str, _Program]) -> None:
+    program = programs["read_after"]
+    true = [one for one in program.claims if len(one.path) == 2 and one.evidence == "name"]
+    first, other = sorted({one.path[0] for one in true})
+    exchanged = [replace(one, path=(first + other - one.path[0], one.path[1])) for one in true]
+    for claims, relation in ((true, Relation.SAME), (exchanged, Relation.OTHER)):
+        judged = [one for one in program.judge(claims) if one.opcode == "exponential" and one.evidence == "name"]
+        assert [one.relation for one in judged] == [relation] * 2
+
+
 def test_a_slice_of_a_joined_product_is_not_the_product_whose_tag_it_has(programs: dict[str, _Program]) -> None:
     program = programs["join_products"]
     (product,) = program.find("dot")
