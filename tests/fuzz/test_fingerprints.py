@@ -65,6 +65,7 @@ def programs(shared_cache: Path) -> dict[str, _Program]:
 def test_true_claims_are_confirmed(programs: dict[str, _Program], name: str) -> None:
     trusted = [one for one in programs[name].judge() if one.evidence in _TRUSTED and one.operation_opcode != "dot"]
     assert len(trusted) >= 4
+    assert "custom-call" in {one.opcode for one in trusted}
     assert {one.relation for one in trusted} == {Relation.SAME}, trusted
 
 
