@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import DTYPE_NAMES, is_tuple
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 
 type Number = int
@@ -27,6 +27,10 @@ _NOT_PART_OF_VALUE = (
 )  # fmt: skip
 """Fields of an instruction that do not change its value."""
 _COMMUTES = having(Trait.COMMUTES)
+_CONVERTED = {"f32": "f32s", "f64": "f64s", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+"""Maps a type to the field of a literal that holds its elements."""
+_SMALL = 1 << 24
+"""Every smaller integer is a number of type f32, too."""
 _LITERALS = ("preds", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s")
 
 
@@ -106,6 +110,80 @@ class ExpressionTable:
         splat = self.read(moved, "splat")
         return None if splat is None else self.number_splat(shape, splat[3])
 
+    def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
+        """Returns the number of the conversion of an array that repeats one small integer to floating-point numbers or other
+        integers; None for any other array.
+        """
+        splat = self.read(operand, "splat")
+        if splat is None or DTYPE_NAMES.get(after.element_type) not in _CONVERTED:
+            return None
+        element = splat[3]
+        if not isinstance(element, tuple) or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
+            return None
+        name, number = _CONVERTED[DTYPE_NAMES[after.element_type]], int(str(element[1]))
+        if not 0 <= number < _SMALL:
+            return None
+        return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
+
+    def number_product(self, one: HloInstruction, operands: Sequence[Number]) -> Number | None:
+        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
+        transposes of the operands; None for a product in another form.
+        """
+        numbers = one.proto.dot_dimension_numbers
+        sides = [
+            self._look_through_transpose(
+                operands[0],
+                one.operands[0].shape,
+                tuple(numbers.lhs_batch_dimensions),
+                tuple(numbers.lhs_contracting_dimensions),
+            ),
+            self._look_through_transpose(
+                operands[1],
+                one.operands[1].shape,
+                tuple(numbers.rhs_batch_dimensions),
+                tuple(numbers.rhs_contracting_dimensions),
+            ),
+        ]
+        precision = tuple(one.proto.precision_config.operand_precision)
+        if len(set(precision)) > 1:
+            return None
+        batch = len(numbers.lhs_batch_dimensions)
+        free = [
+            len(operand.shape.dimensions) - batch - len(side[2])
+            for operand, side in zip(one.operands, sides, strict=True)
+        ]
+        pairs = sorted(zip(sides[0][2], sides[1][2], strict=True))
+        flipped = sorted(zip(sides[1][2], sides[0][2], strict=True))
+        straight = (sides[0][1], sides[1][1], tuple(pairs), sides[0][0], sides[1][0])
+        turned = (sides[1][1], sides[0][1], tuple(flipped), sides[1][0], sides[0][0])
+        kind, dimensions = one.shape.element_type, tuple(one.shape.dimensions)
+        chosen = min(straight, turned, key=lambda form: (form[3:], form[:3]))
+        product = self.number(
+            "product", kind, precision, one.proto.precision_config.algorithm, chosen[:3], operands=chosen[3:]
+        )
+        if chosen == straight:
+            return product
+        places = [*range(batch), *range(batch + free[0], batch + sum(free)), *range(batch, batch + free[0])]
+        before = tuple([dimensions[place] for place in places])
+        return self.number_transpose(product, before, tuple([places.index(place) for place in range(len(places))]))
+
+    def _look_through_transpose(
+        self, operand: Number, shape: ShapeProto, batch: Dimensions, contracting: Dimensions
+    ) -> tuple[Number, Dimensions, Dimensions]:
+        """Returns an operand of a product without a transpose around it, and its batch and contracting dimensions; the
+        operand as it is if the transpose exchanges other dimensions, too.
+        """
+        earlier = self.read(operand, "transpose")
+        if earlier is None:
+            return operand, batch, contracting
+        order = earlier[1]
+        assert isinstance(order, tuple)
+        free = [order[number] for number in range(len(shape.dimensions)) if number not in (*batch, *contracting)]
+        if free != sorted(free):
+            return operand, batch, contracting
+        (base,) = _get_operands(earlier)
+        return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
+
     def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
         """Returns the number of the reshape of an array with dimensions `before` to dimensions `after`."""
         if before == after:
@@ -182,6 +260,8 @@ def list_attributes(instruction: HloInstruction) -> bytes:
         stripped.ClearField(name)
     if instruction.opcode != "custom-call":
         stripped.ClearField("backend_config")
+    if stripped.comparison_type != "TOTALORDER":  # any other follows from the operands' type
+        stripped.ClearField("comparison_type")
     stripped.DiscardUnknownFields()
     _drop_layout(stripped.shape)
     return stripped.SerializeToString(deterministic=True)

@@ -16,10 +16,10 @@ is another question.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
@@ -122,9 +122,8 @@ class Identification:
             made_for=made_for,
             evidence=distinct,
         )
-        return (
-            ValueIdentity(maker=found.maker, made_for=made_for, evidence=distinct) if found.is_contradicted else found
-        )
+        is_proved = any(one.kind is EvidenceKind.STRUCTURE for one in distinct)
+        return found if is_proved or not found.is_contradicted else replace(found, values=frozenset())
 
     def _list_holders(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
         """Returns the positions that hold the array unchanged, from this one back to the one that computes it."""
@@ -250,7 +249,8 @@ class _Operations:
     def __init__(self, program: HloModule) -> None:
         self._calls = {one.id: program.tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
         grouped: defaultdict[TagPath, list[HloInstruction]] = defaultdict(list)
-        for one in program.instructions:
+        running = [one for computation in list_running(program) for one in computation.instructions]
+        for one in running:  # a reducer has the tag of its reduction
             own = program.tags.get(one.id, ())
             if own and one.opcode not in _NOT_OPERATIONS:
                 grouped[own].append(one)

@@ -133,6 +133,10 @@ class ModuleValues:
                 return operands[0]
             case "convert" if self._hands_on(one):
                 return operands[0]
+            case "convert" if (converted := table.number_converted(operands[0], one.shape)) is not None:
+                return converted
+            case "dot" if (product := table.number_product(one, operands)) is not None:
+                return product
             case "bitcast":
                 moved = None
                 if one.operands[0].shape.element_type == one.shape.element_type:
