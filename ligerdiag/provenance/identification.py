@@ -77,6 +77,10 @@ class Identification:
         number = self._numbered.numbers.get(value)
         return frozenset({value}) if number is None else self.find_values(number) | {value}
 
+    def find_operation(self, value: ProgramValue) -> HloInstruction | None:
+        """Returns the instruction of the program that has this value; None for an argument, or if there is none."""
+        return self._operations.find(value.path)
+
     @property
     def is_structured(self) -> bool:
         """Returns whether the structure is a witness; False if the modules have too many paths of calls."""
