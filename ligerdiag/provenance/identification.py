@@ -38,6 +38,8 @@ _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, 
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
+_COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
+"""Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
 """Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
@@ -114,7 +116,7 @@ class Identification:
         made_for: TagPath = ()
         is_authored = False
         for holder, leaf in holders:
-            evidence += self._ask_lineage(holder, leaf, shape)
+            evidence += self._ask_lineage(holder, leaf, source, shape)
             if holder.opcode not in _UNTAGGED and holder.id in self.optimized.tags:
                 for one in self._ask_tag(holder, leaf, shape):
                     evidence.append(one)
@@ -148,7 +150,9 @@ class Identification:
         if values:
             yield self._make_evidence(EvidenceKind.STRUCTURE, values, "the same expression", is_firm=True)
 
-    def _ask_lineage(self, holder: HloInstruction, leaf: ShapeIndex, shape: ShapeProto) -> Iterator[Evidence]:
+    def _ask_lineage(
+        self, holder: HloInstruction, leaf: ShapeIndex, source: HloInstruction, shape: ShapeProto
+    ) -> Iterator[Evidence]:
         original = holder.original_values.get(leaf)
         if original is None:
             return
@@ -156,8 +160,10 @@ class Identification:
         said = f'origin={{{{"{original.name}"{" " + render_index(original.index) if original.index else ""}}}}}'
         if len(paths) == 1:
             value = ProgramValue(paths[0], original.index)
-            has_shape = self._operations.has_shape(value, shape)
-            yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=has_shape)
+            operation = self._operations.find(value.path)
+            is_whole = operation is not None and not _is_partial(source, operation)
+            is_firm = is_whole and self._operations.has_shape(value, shape)
+            yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=is_firm)
         else:
             yield self._make_evidence(EvidenceKind.LINEAGE, frozenset(), said, is_firm=False)
 
@@ -171,7 +177,8 @@ class Identification:
             (holder.opcode == "custom-call" and operation.opcode in _LIBRARY_CALLS)
             or (holder.opcode == "bitcast" and operation.opcode in _SAME_ELEMENTS)
         )
-        is_firm = is_same and self._operations.has_shape(value, shape) and _is_named_after(path, holder)
+        is_whole = self._operations.has_shape(value, shape) and not _is_partial(holder, operation)
+        is_firm = is_same and is_whole and _is_named_after(path, holder)
         said = "/".join(f"#ld{tag}" for tag in path)
         yield self._make_evidence(EvidenceKind.TAG, self.list_equal(value), said, is_firm=is_firm)
 
@@ -318,6 +325,21 @@ def _agree(evidence: tuple[Evidence, ...]) -> frozenset[ProgramValue]:
 def _find_shape(instruction: HloInstruction, index: ShapeIndex) -> ShapeProto | None:
     """Returns the shape of a leaf of the instruction's result; None if there is no such leaf."""
     return dict(iterate_leaf_shapes(instruction.shape)).get(index)
+
+
+def _is_partial(instruction: HloInstruction, operation: HloInstruction) -> bool:
+    """Returns whether the instruction has the operation's opcode and combines other arrays than the operation does, as a
+    sum over the rows of one device does, whose result has the dimensions of the whole sum.
+    """
+    if instruction.opcode != operation.opcode or instruction.opcode not in _COMBINES:
+        return False
+    pairs = zip(instruction.operands, operation.operands, strict=False)
+    return any(_list_sizes(one.shape) != _list_sizes(other.shape) for one, other in pairs)
+
+
+def _list_sizes(shape: ShapeProto) -> list[int]:
+    """Returns the dimensions above 1, sorted by size, which a transpose does not change."""
+    return sorted(size for size in shape.dimensions if size > 1)
 
 
 def _is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

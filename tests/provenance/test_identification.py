@@ -431,3 +431,37 @@ ENTRY e {
 """
     schedule = strip_tags_of_loop(program)
     assert all(not identify(program, schedule, name).is_known for name in ("a_1", "b_2", "r_3"))
+
+
+def test_a_sum_over_the_rows_of_one_device_is_not_the_whole_sum() -> None:
+    program = (
+        PLUS
+        + """
+ENTRY e {
+  x = f32[16,8] parameter(0)
+  zero = f32[] constant(0)
+  sum_ld1 = f32[8] reduce(x, zero), dimensions={0}, to_apply=plus
+  ROOT neg_ld2 = f32[8] negate(sum_ld1)
+}
+"""
+    )
+    schedule = (
+        PLUS
+        + """
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  zero = f32[] constant(0)
+  sum_ld1.2 = f32[8] reduce(x, zero), dimensions={0}, to_apply=plus, origin={{"ld1"}}, metadata={op_name="f#ld1"}
+  all-reduce.1 = f32[8] all-reduce(sum_ld1.2), to_apply=plus, metadata={op_name="f#ld1"}
+  ROOT neg_ld2 = f32[8] negate(all-reduce.1)
+}
+"""
+    )
+    part = identify(program, schedule, "sum_ld1.2")
+    assert part.values == frozenset()
+    assert {(one.kind, one.is_firm) for one in part.evidence} == {
+        (EvidenceKind.LINEAGE, False),
+        (EvidenceKind.TAG, False),
+    }
+    assert names(identify(program, schedule, "neg_ld2")) == {"ld2"}
+    assert identify(program, schedule, "all-reduce.1").values == frozenset()  # nothing says that it is the sum
