@@ -230,7 +230,8 @@ ENTRY e {
 
 
 def test_a_sum_over_one_row_is_the_row() -> None:
-    identification = Identification(program := read(PLUS + SHAPED), program)
+    tagged_like_the_sum = PLUS.replace("ROOT add", "ROOT add_ld6")
+    identification = Identification(program := read(tagged_like_the_sum + SHAPED), program)
     assert names(identification.identify(find(program, "sum_ld6"))) == {"ld6", "ld7"}
 
 
@@ -303,13 +304,56 @@ def test_an_iteration_of_a_loop_has_the_values_of_the_program_s_iteration() -> N
         (make_loop("new_ld4 = f32[8] exponential(mul_ld3)"), set[str]()),
         (make_loop("new_ld4 = f32[8] tanh(mul_ld3)", start="zero, y, y"), set[str]()),
         (LOOP.replace("constant(4)", "constant(5)"), set[str]()),
+        (LOOP.replace("constant(0)", "constant(1)"), set[str]()),
         (LOOP.replace("negate(v_end)", "exponential(v_end)"), {"ld3"}),
     ],
-    ids=["another step", "another start", "another count", "another use"],
+    ids=["another step", "another start", "another end", "another first number", "another use"],
 )
 def test_a_loop_that_differs_has_other_values(schedule: str, left: set[str]) -> None:
     found = identify(LOOP, strip_tags_of_loop(schedule), "mul_3")
     assert names(found) == left
+
+
+def test_a_loop_may_use_the_result_of_a_larger_one() -> None:
+    text = make_loop("new_ld4 = f32[8] tanh(mul_ld3)", state="s32[], f32[8], f32[8], f32[8]", start="zero, x, y, y")
+    text = text.replace("new_ld4, w)", "new_ld4, u, w)").replace(
+        "  one = s32", "  u = f32[8] get-tuple-element(p), index=3\n  one = s32"
+    )
+    second = """
+second_body {
+  q = (s32[], f32[8], f32[8]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  z = f32[8] get-tuple-element(q), index=1
+  one = s32[] constant(1)
+  next_ld8 = s32[] add(j, one)
+  k = f32[8] get-tuple-element(q), index=2
+  product_ld9 = f32[8] multiply(z, k)
+  ROOT r = (s32[], f32[8], f32[8]) tuple(next_ld8, product_ld9, k)
+}
+second_condition {
+  q = (s32[], f32[8], f32[8]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  four = s32[] constant(4)
+  ROOT less_ld10 = pred[] compare(j, four), direction=LT
+}
+ENTRY"""
+    text = text.replace("ENTRY", second).replace(
+        "  ROOT neg_ld7 = f32[8] negate(v_end)",
+        """  s = (s32[], f32[8], f32[8]) tuple(zero, x, v_end)
+  while_ld11 = (s32[], f32[8], f32[8]) while(s), condition=second_condition, body=second_body
+  z_end = f32[8] get-tuple-element(while_ld11), index=1
+  ROOT neg_ld7 = f32[8] negate(z_end)""",
+    )
+    identification = Identification(read(text), optimized := read(strip_tags_of_loop(text)))
+    found = {name: names(identification.identify(find(optimized, name))) for name in ("mul_3", "product_9", "z_end")}
+    assert found == {"mul_3": {"ld3"}, "product_9": {"ld9"}, "z_end": {"ld11{1}"}}
+
+
+def test_a_tuple_has_no_tag_of_its_own() -> None:
+    schedule = strip_tags_of_loop(LOOP).replace("tuple(zero, x, y)", 'tuple(zero, x, y), metadata={op_name="f#ld6"}')
+    found = identify(LOOP, schedule, "t", (1,))
+    assert names(found) == {"argument 0"}
+    assert [one.kind for one in found.evidence] == [EvidenceKind.STRUCTURE]
 
 
 def test_loops_inside_of_each_other_do_not_mix_up_their_states() -> None:
@@ -465,3 +509,38 @@ ENTRY e {
     }
     assert names(identify(program, schedule, "neg_ld2")) == {"ld2"}
     assert identify(program, schedule, "all-reduce.1").values == frozenset()  # nothing says that it is the sum
+
+
+QUOTIENT = """
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  div_ld1 = f32[8] divide(x, y)
+  exp_ld2 = f32[8] exponential(div_ld1)
+  exp_ld3 = f32[8] exponential(div_ld1)
+  ROOT neg_ld4 = f32[8] negate(exp_ld3)
+}
+"""
+INVERSE = """
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  one = f32[8] constant({1, 1, 1, 1, 1, 1, 1, 1})
+  inverse = f32[8] divide(one, y), metadata={op_name="f#ld1"}
+  times = f32[8] multiply(x, inverse), metadata={op_name="f#ld1"}
+  exp_ld2 = f32[8] exponential(times), origin={{"ORIGIN"}}, metadata={op_name="f#ld2"}
+  ROOT neg_ld4 = f32[8] negate(exp_ld2)
+}
+"""
+
+
+def test_behind_a_rewrite_lineage_and_a_firm_tag_name_the_value_and_its_twins() -> None:
+    found = identify(QUOTIENT, INVERSE.replace("ORIGIN", "ld2"), "exp_ld2")
+    assert names(found) == {"ld2", "ld3"}
+    assert {one.kind for one in found.evidence} == {EvidenceKind.LINEAGE, EvidenceKind.TAG}
+
+
+def test_where_firm_evidence_differs_and_nothing_is_proved_the_value_is_unknown() -> None:
+    found = identify(QUOTIENT, INVERSE.replace("ORIGIN", "ld4"), "exp_ld2")
+    assert found.is_contradicted
+    assert found.values == frozenset()
