@@ -15,7 +15,7 @@ is another question.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from ligerdiag.provenance.module_values import (
     Callers,
     ModuleValues,
     TooManyInstructionsError,
+    Tree,
     find_leaf_number,
     list_numbered_leaves,
 )
@@ -209,15 +210,14 @@ class _Numbered:
 
     by_number: Mapping[Number, frozenset[ProgramValue]]
     numbers: Mapping[ProgramValue, Number]
-    schedule: Mapping[int, list[tuple[Callers, object]]]
+    schedule: Mapping[int, Sequence[tuple[Callers, Tree]]]
     is_complete: bool = True
 
     def find_in_schedule(self, instruction: HloInstruction, index: ShapeIndex) -> frozenset[ProgramValue]:
         """Returns the program's values with the number of this array; none if the array has several numbers, as in a
         computation with several callers.
         """
-        trees = self.schedule.get(instruction.id, [])
-        numbers = {find_leaf_number(tree, index) for _, tree in trees}  # type: ignore[arg-type]
+        numbers = {find_leaf_number(tree, index) for _, tree in self.schedule.get(instruction.id, ())}
         if len(numbers) != 1:
             return frozenset()
         (number,) = numbers

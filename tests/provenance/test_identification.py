@@ -235,6 +235,11 @@ def test_a_sum_over_one_row_is_the_row() -> None:
     assert names(identification.identify(find(program, "sum_ld6"))) == {"ld6", "ld7"}
 
 
+def test_the_maximum_of_one_row_and_zero_is_not_the_row() -> None:
+    identification = Identification(program := read(PLUS.replace("add(p", "maximum(p") + SHAPED), program)
+    assert names(identification.identify(find(program, "sum_ld6"))) == {"ld6"}
+
+
 def make_loop(step: str, *, state: str = "s32[], f32[8], f32[8]", start: str = "zero, x, y", extra: str = "") -> str:
     """Returns a loop over (counter, value, weight) that runs four times."""
     return f"""
