@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import is_tuple
+from ligerdiag.hlo.shape import DTYPE_NAMES, is_tuple
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 
 type Number = int
 """Number of an array, or of another leaf of a result."""
 type Dimensions = tuple[int, ...]
+type Element = tuple[str, str | bytes]
+"""One element of a constant: the field of the literal that holds it, and its text or bytes."""
 
 _NOT_PART_OF_VALUE = (
     "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids", "original_value",
@@ -27,6 +29,10 @@ _NOT_PART_OF_VALUE = (
 )  # fmt: skip
 """Fields of an instruction that do not change its value."""
 _COMMUTES = having(Trait.COMMUTES)
+_CONVERTED = {"f32": "f32s", "f64": "f64s", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+"""Maps a type to the field of a literal that holds its elements."""
+_SMALL = 1 << 24
+"""Every smaller integer is a number of type f32, too."""
 _LITERALS = ("preds", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s")
 
 
@@ -46,9 +52,19 @@ class ExpressionTable:
     rounds: bool = True
     """Whether a conversion from one floating-point type to another makes a new array; if False, it is its operand."""
     _numbers: dict[Hashable, Number] = field(default_factory=dict[Hashable, Number])
-    _expressions: list[tuple[Hashable, ...]] = field(default_factory=list[tuple[Hashable, ...]])
     _symbols: list[frozenset["Symbol"]] = field(default_factory=list[frozenset["Symbol"]])
     """For each number, the symbols of loops' states in its expression."""
+    _splats: dict[Number, Element] = field(default_factory=dict[Number, Element])
+    _reshapes: dict[Number, tuple[Number, Dimensions]] = field(default_factory=dict[Number, tuple[Number, Dimensions]])
+    """Maps the number of a reshape to (its operand, the operand's dimensions)."""
+    _transposes: dict[Number, tuple[Number, Dimensions, Dimensions]] = field(
+        default_factory=dict[Number, tuple[Number, Dimensions, Dimensions]]
+    )
+    """Maps the number of a transpose to (its operand, the operand's dimensions, the order of these)."""
+    _joined: dict[Number, tuple[int, tuple[tuple[Number, int], ...]]] = field(
+        default_factory=dict[Number, tuple[int, tuple[tuple[Number, int], ...]]]
+    )
+    """Maps the number of a concatenation to (dimension, each piece with its size in this dimension)."""
 
     def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
         """Returns the number of an expression. operands: the numbers in it. bound: the depth of the loop whose symbols the
@@ -70,25 +86,31 @@ class ExpressionTable:
 
     def number_anew(self) -> Number:
         """Returns a number that no other value has."""
-        return self.number("anew", len(self._expressions))
+        return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
         """Returns the symbols of `number_symbol` that the expression contains."""
         return self._symbols[number]
 
-    def read(self, number: Number, kind: str) -> tuple[Hashable, ...] | None:
-        """Returns the expression with this number, its operands last, if it is of this kind; otherwise None."""
-        found = self._expressions[number]
-        return found if found[0] == kind else None
-
-    def _add(self, key: tuple[Hashable, ...], symbols: frozenset["Symbol"]) -> Number:
-        number = self._numbers[key] = len(self._expressions)
-        self._expressions.append(key)
+    def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:
+        number = self._numbers[key] = len(self._symbols)
         self._symbols.append(symbols)
         return number
 
-    def number_splat(self, shape: ShapeProto, element: Hashable) -> Number:
-        return self.number("splat", shape.element_type, tuple(shape.dimensions), element)
+    def number_splat(self, shape: ShapeProto, element: Element) -> Number:
+        """Returns the number of an array of this shape that repeats one element."""
+        number = self.number("splat", shape.element_type, tuple(shape.dimensions), element)
+        self._splats[number] = element
+        return number
+
+    def number_concatenation(self, axis: int, pieces: Sequence[tuple[Number, int]]) -> Number:
+        """Returns the number of a concatenation. axis: its dimension. pieces: the operands with their sizes in it."""
+        if len(pieces) == 1:
+            return pieces[0][0]
+        sizes = tuple([size for _, size in pieces])
+        number = self.number("concatenate", axis, sizes, operands=[piece for piece, _ in pieces])
+        self._joined[number] = axis, tuple(pieces)
+        return number
 
     def number_constant(self, instruction: HloInstruction) -> Number:
         """Returns the number of a constant's array."""
@@ -103,20 +125,88 @@ class ExpressionTable:
 
     def number_moved(self, moved: Number, shape: ShapeProto) -> Number | None:
         """Returns the number of an array of this shape that holds only elements of `moved`, if these are all the same."""
-        splat = self.read(moved, "splat")
-        return None if splat is None else self.number_splat(shape, splat[3])
+        element = self._splats.get(moved)
+        return None if element is None else self.number_splat(shape, element)
+
+    def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
+        """Returns the number of the conversion of an array that repeats one small integer to floating-point numbers or other
+        integers; None for any other array.
+        """
+        element, name = self._splats.get(operand), _CONVERTED.get(DTYPE_NAMES.get(after.element_type, ""))
+        if element is None or name is None or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
+            return None
+        number = int(element[1])
+        if not 0 <= number < _SMALL:
+            return None
+        return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
+
+    def number_product(self, one: HloInstruction, operands: Sequence[Number]) -> Number | None:
+        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
+        transposes of the operands; None for a product in another form.
+        """
+        numbers = one.proto.dot_dimension_numbers
+        sides = [
+            self._look_through_transpose(
+                operands[0],
+                one.operands[0].shape,
+                tuple(numbers.lhs_batch_dimensions),
+                tuple(numbers.lhs_contracting_dimensions),
+            ),
+            self._look_through_transpose(
+                operands[1],
+                one.operands[1].shape,
+                tuple(numbers.rhs_batch_dimensions),
+                tuple(numbers.rhs_contracting_dimensions),
+            ),
+        ]
+        precision = tuple(one.proto.precision_config.operand_precision)
+        if len(set(precision)) > 1:
+            return None
+        batch = len(numbers.lhs_batch_dimensions)
+        free = [
+            len(operand.shape.dimensions) - batch - len(side[2])
+            for operand, side in zip(one.operands, sides, strict=True)
+        ]
+        pairs = sorted(zip(sides[0][2], sides[1][2], strict=True))
+        flipped = sorted(zip(sides[1][2], sides[0][2], strict=True))
+        straight = (sides[0][1], sides[1][1], tuple(pairs), sides[0][0], sides[1][0])
+        turned = (sides[1][1], sides[0][1], tuple(flipped), sides[1][0], sides[0][0])
+        kind, dimensions = one.shape.element_type, tuple(one.shape.dimensions)
+        chosen = min(straight, turned, key=lambda form: (form[3:], form[:3]))
+        product = self.number(
+            "product", kind, precision, one.proto.precision_config.algorithm, chosen[:3], operands=chosen[3:]
+        )
+        if chosen == straight:
+            return product
+        places = [*range(batch), *range(batch + free[0], batch + sum(free)), *range(batch, batch + free[0])]
+        before = tuple([dimensions[place] for place in places])
+        return self.number_transpose(product, before, tuple([places.index(place) for place in range(len(places))]))
+
+    def _look_through_transpose(
+        self, operand: Number, shape: ShapeProto, batch: Dimensions, contracting: Dimensions
+    ) -> tuple[Number, Dimensions, Dimensions]:
+        """Returns an operand of a product without a transpose around it, and its batch and contracting dimensions; the
+        operand as it is if the transpose exchanges other dimensions, too.
+        """
+        earlier = self._transposes.get(operand)
+        if earlier is None:
+            return operand, batch, contracting
+        base, _, order = earlier
+        free = [order[number] for number in range(len(shape.dimensions)) if number not in (*batch, *contracting)]
+        if free != sorted(free):
+            return operand, batch, contracting
+        return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
 
     def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
         """Returns the number of the reshape of an array with dimensions `before` to dimensions `after`."""
         if before == after:
             return operand
-        earlier = self.read(operand, "reshape")
-        if earlier is not None:
-            (base,) = _get_operands(earlier)
-            if earlier[1] == after:
-                return base
-            return self.number("reshape", earlier[1], after, operands=(base,))
-        return self.number("reshape", before, after, operands=(operand,))
+        base, dimensions = self._reshapes.get(operand, (operand, before))
+        if dimensions == after:
+            return base
+        number = self.number("reshape", dimensions, after, operands=(base,))
+        self._reshapes[number] = base, dimensions
+        return number
 
     def number_transpose(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number:
         """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
@@ -129,21 +219,18 @@ class ExpressionTable:
             number for number in order if dimensions[number] != 1
         ):
             return self.number_reshape(operand, dimensions, after)
-        earlier = self.read(operand, "transpose")
-        if earlier is not None:
-            (base,), first, before = _get_operands(earlier), earlier[1], earlier[2]
-            assert isinstance(first, tuple)
-            assert isinstance(before, tuple)
+        if operand in self._transposes:
+            base, before, first = self._transposes[operand]
             return self.number_transpose(base, before, tuple([first[number] for number in order]))
-        return self.number("transpose", order, dimensions, operands=(operand,))
+        number = self.number("transpose", order, dimensions, operands=(operand,))
+        self._transposes[number] = operand, dimensions, order
+        return number
 
     def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
         """Returns the number of a bitcast: the same bytes in another shape or layout."""
         first, last = _list_major_to_minor(before), _list_major_to_minor(after)
         if before.element_type != after.element_type or first is None or last is None:
-            return self.number(
-                "bitcast", _describe(before, layout=True), _describe(after, layout=True), operands=(operand,)
-            )
+            return self.number("bitcast", _describe(before), _describe(after), operands=(operand,))
         dimensions = tuple(before.dimensions)
         flat = self.number_transpose(operand, dimensions, first)
         physical = tuple([after.dimensions[number] for number in last])
@@ -163,14 +250,12 @@ class ExpressionTable:
         ]
         if not partial:
             return operand
-        joined = self.read(operand, "concatenate")
-        if joined is not None and len(partial) == 1 and partial[0][0] == joined[1] and partial[0][3] == 1:
-            sizes, at = joined[2], 0
-            assert isinstance(sizes, tuple)
-            for piece, size in zip(_get_operands(joined), sizes, strict=True):
-                if partial[0][1:3] == (at, at + size):
-                    return piece
-                at += size
+        axis, pieces = self._joined.get(operand, (-1, ()))
+        at = 0
+        for piece, size in pieces if len(partial) == 1 else ():
+            if partial[0] == (axis, at, at + size, 1):
+                return piece
+            at += size
         return self.number("slice", attributes, operands=(operand,))
 
 
@@ -182,6 +267,8 @@ def list_attributes(instruction: HloInstruction) -> bytes:
         stripped.ClearField(name)
     if instruction.opcode != "custom-call":
         stripped.ClearField("backend_config")
+    if stripped.comparison_type != "TOTALORDER":  # any other follows from the operands' type
+        stripped.ClearField("comparison_type")
     stripped.DiscardUnknownFields()
     _drop_layout(stripped.shape)
     return stripped.SerializeToString(deterministic=True)
@@ -192,21 +279,14 @@ def sort_operands(opcode: str, operands: Sequence[Number]) -> tuple[Number, ...]
     return tuple(sorted(operands)) if opcode in _COMMUTES else tuple(operands)
 
 
-def _get_operands(expression: tuple[Hashable, ...]) -> tuple[Number, ...]:
-    operands = expression[-1]
-    assert isinstance(operands, tuple)
-    return operands
-
-
 def _drop_layout(shape: ShapeProto) -> None:
     shape.ClearField("layout")
     for part in shape.tuple_shapes:
         _drop_layout(part)
 
 
-def _describe(shape: ShapeProto, *, layout: bool = False) -> tuple[Hashable, ...]:
-    order = tuple(shape.layout.minor_to_major) if layout else ()
-    return shape.element_type, tuple(shape.dimensions), order
+def _describe(shape: ShapeProto) -> Hashable:
+    return shape.element_type, tuple(shape.dimensions), tuple(shape.layout.minor_to_major)
 
 
 def _list_major_to_minor(shape: ShapeProto) -> Dimensions | None:
@@ -215,7 +295,7 @@ def _list_major_to_minor(shape: ShapeProto) -> Dimensions | None:
     return None if is_tuple(shape) or sorted(order) != list(range(len(shape.dimensions))) else order
 
 
-def _find_only_element(literal: LiteralProto) -> Hashable | None:
+def _find_only_element(literal: LiteralProto) -> Element | None:
     """Returns the element that a constant's array repeats; None if it has several or another format."""
     for name in _LITERALS:
         values = getattr(literal, name)

@@ -15,11 +15,11 @@ is another question.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
@@ -30,6 +30,7 @@ from ligerdiag.provenance.module_values import (
     Callers,
     ModuleValues,
     TooManyInstructionsError,
+    Tree,
     find_leaf_number,
     list_numbered_leaves,
 )
@@ -38,6 +39,8 @@ _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, 
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
+_COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
+"""Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
 """Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
@@ -77,6 +80,10 @@ class Identification:
         number = self._numbered.numbers.get(value)
         return frozenset({value}) if number is None else self.find_values(number) | {value}
 
+    def find_operation(self, value: ProgramValue) -> HloInstruction | None:
+        """Returns the instruction of the program that has this value; None for an argument, or if there is none."""
+        return self._operations.find(value.path)
+
     @property
     def is_structured(self) -> bool:
         """Returns whether the structure is a witness; False if the modules have too many paths of calls."""
@@ -110,7 +117,7 @@ class Identification:
         made_for: TagPath = ()
         is_authored = False
         for holder, leaf in holders:
-            evidence += self._ask_lineage(holder, leaf, shape)
+            evidence += self._ask_lineage(holder, leaf, source, shape)
             if holder.opcode not in _UNTAGGED and holder.id in self.optimized.tags:
                 for one in self._ask_tag(holder, leaf, shape):
                     evidence.append(one)
@@ -122,9 +129,8 @@ class Identification:
             made_for=made_for,
             evidence=distinct,
         )
-        return (
-            ValueIdentity(maker=found.maker, made_for=made_for, evidence=distinct) if found.is_contradicted else found
-        )
+        is_proved = any(one.kind is EvidenceKind.STRUCTURE for one in distinct)
+        return found if is_proved or not found.is_contradicted else replace(found, values=frozenset())
 
     def _list_holders(self, instruction: HloInstruction, index: ShapeIndex) -> list[Position]:
         """Returns the positions that hold the array unchanged, from this one back to the one that computes it."""
@@ -145,7 +151,9 @@ class Identification:
         if values:
             yield self._make_evidence(EvidenceKind.STRUCTURE, values, "the same expression", is_firm=True)
 
-    def _ask_lineage(self, holder: HloInstruction, leaf: ShapeIndex, shape: ShapeProto) -> Iterator[Evidence]:
+    def _ask_lineage(
+        self, holder: HloInstruction, leaf: ShapeIndex, source: HloInstruction, shape: ShapeProto
+    ) -> Iterator[Evidence]:
         original = holder.original_values.get(leaf)
         if original is None:
             return
@@ -153,8 +161,10 @@ class Identification:
         said = f'origin={{{{"{original.name}"{" " + render_index(original.index) if original.index else ""}}}}}'
         if len(paths) == 1:
             value = ProgramValue(paths[0], original.index)
-            has_shape = self._operations.has_shape(value, shape)
-            yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=has_shape)
+            operation = self._operations.find(value.path)
+            is_whole = operation is not None and not _is_partial(source, operation)
+            is_firm = is_whole and self._operations.has_shape(value, shape)
+            yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=is_firm)
         else:
             yield self._make_evidence(EvidenceKind.LINEAGE, frozenset(), said, is_firm=False)
 
@@ -168,7 +178,8 @@ class Identification:
             (holder.opcode == "custom-call" and operation.opcode in _LIBRARY_CALLS)
             or (holder.opcode == "bitcast" and operation.opcode in _SAME_ELEMENTS)
         )
-        is_firm = is_same and self._operations.has_shape(value, shape) and _is_named_after(path, holder)
+        is_whole = self._operations.has_shape(value, shape) and not _is_partial(holder, operation)
+        is_firm = is_same and is_whole and _is_named_after(path, holder)
         said = "/".join(f"#ld{tag}" for tag in path)
         yield self._make_evidence(EvidenceKind.TAG, self.list_equal(value), said, is_firm=is_firm)
 
@@ -199,15 +210,14 @@ class _Numbered:
 
     by_number: Mapping[Number, frozenset[ProgramValue]]
     numbers: Mapping[ProgramValue, Number]
-    schedule: Mapping[int, list[tuple[Callers, object]]]
+    schedule: Mapping[int, Sequence[tuple[Callers, Tree]]]
     is_complete: bool = True
 
     def find_in_schedule(self, instruction: HloInstruction, index: ShapeIndex) -> frozenset[ProgramValue]:
         """Returns the program's values with the number of this array; none if the array has several numbers, as in a
         computation with several callers.
         """
-        trees = self.schedule.get(instruction.id, [])
-        numbers = {find_leaf_number(tree, index) for _, tree in trees}  # type: ignore[arg-type]
+        numbers = {find_leaf_number(tree, index) for _, tree in self.schedule.get(instruction.id, ())}
         if len(numbers) != 1:
             return frozenset()
         (number,) = numbers
@@ -250,7 +260,8 @@ class _Operations:
     def __init__(self, program: HloModule) -> None:
         self._calls = {one.id: program.tags.get(one.id, ()) for one in program.instructions if one.opcode == "call"}
         grouped: defaultdict[TagPath, list[HloInstruction]] = defaultdict(list)
-        for one in program.instructions:
+        running = [one for computation in list_running(program) for one in computation.instructions]
+        for one in running:  # a reducer has the tag of its reduction
             own = program.tags.get(one.id, ())
             if own and one.opcode not in _NOT_OPERATIONS:
                 grouped[own].append(one)
@@ -314,6 +325,21 @@ def _agree(evidence: tuple[Evidence, ...]) -> frozenset[ProgramValue]:
 def _find_shape(instruction: HloInstruction, index: ShapeIndex) -> ShapeProto | None:
     """Returns the shape of a leaf of the instruction's result; None if there is no such leaf."""
     return dict(iterate_leaf_shapes(instruction.shape)).get(index)
+
+
+def _is_partial(instruction: HloInstruction, operation: HloInstruction) -> bool:
+    """Returns whether the instruction has the operation's opcode and combines other arrays than the operation does, as a
+    sum over the rows of one device does, whose result has the dimensions of the whole sum.
+    """
+    if instruction.opcode != operation.opcode or instruction.opcode not in _COMBINES:
+        return False
+    pairs = zip(instruction.operands, operation.operands, strict=False)
+    return any(_list_sizes(one.shape) != _list_sizes(other.shape) for one, other in pairs)
+
+
+def _list_sizes(shape: ShapeProto) -> list[int]:
+    """Returns the dimensions above 1, sorted by size, which a transpose does not change."""
+    return sorted(size for size in shape.dimensions if size > 1)
 
 
 def _is_named_after(path: TagPath, instruction: HloInstruction) -> bool:

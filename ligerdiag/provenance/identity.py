@@ -70,9 +70,7 @@ class ValueIdentity:
     """The values of the program that one array of the schedule equals, who made it, and on what evidence."""
 
     values: frozenset[ProgramValue] = frozenset()
-    """The array has the dimensions and elements of each of these, up to rounding; empty if that is unknown, or if firm
-    evidence differs.
-    """
+    """The array has the dimensions and elements of each of these, up to rounding; empty if that is unknown."""
     maker: Maker = Maker.UNKNOWN
     made_for: TagPath = ()
     """Tag path of the operation for which the instruction was made, by its tag; () without a tag."""
@@ -90,7 +88,9 @@ class ValueIdentity:
 
     @property
     def is_contradicted(self) -> bool:
-        """Returns whether two pieces of firm evidence name different values; nothing is known then."""
+        """Returns whether two pieces of firm evidence name different values. Both may be right, where XLA knows that the two
+        values are equal; `values` has those of the structure then, and none without it.
+        """
         return any(one.is_firm and other.is_firm for one, other in self.contradictions)
 
 

@@ -133,6 +133,10 @@ class ModuleValues:
                 return operands[0]
             case "convert" if self._hands_on(one):
                 return operands[0]
+            case "convert" if (converted := table.number_converted(operands[0], one.shape)) is not None:
+                return converted
+            case "dot" if (product := table.number_product(one, operands)) is not None:
+                return product
             case "bitcast":
                 moved = None
                 if one.operands[0].shape.element_type == one.shape.element_type:
@@ -140,10 +144,8 @@ class ModuleValues:
                 return table.number_bitcast(operands[0], one.operands[0].shape, one.shape) if moved is None else moved
             case "concatenate":
                 axis = one.proto.dimensions[0]
-                if len(operands) == 1:
-                    return operands[0]
-                sizes = tuple([operand.shape.dimensions[axis] for operand in one.operands])
-                return table.number("concatenate", axis, sizes, operands=operands)
+                sizes = [operand.shape.dimensions[axis] for operand in one.operands]
+                return table.number_concatenation(axis, list(zip(operands, sizes, strict=True)))
             case "reshape" | "transpose" | "broadcast" | "slice":
                 moved = table.number_moved(operands[0], one.shape)
                 if moved is not None:
@@ -158,12 +160,24 @@ class ModuleValues:
                     return operands[0]
             case _:
                 pass
-        if _is_reshape(one):
-            taken = _find_taken(one)
+        if self._is_reshape(one):
+            same = find_same_elements(one)
+            taken = next(number for number, operand in enumerate(one.operands) if operand is same)
             return table.number_reshape(operands[taken], tuple(one.operands[taken].shape.dimensions), dimensions)
         result = self._number_result(one, operands)
         assert isinstance(result, int)
         return result
+
+    def _is_reshape(self, one: HloInstruction) -> bool:
+        """Returns whether the result has exactly the elements of one operand in their order, as a sum over dimensions of
+        size 1 has.
+        """
+        same = find_same_elements(one)
+        if same is None or is_tuple(same.shape) or same.shape.element_type != one.shape.element_type:
+            return False
+        if one.opcode == "reduce" and self._find_callee(one).root.opcode != "add":
+            return False
+        return list(one.proto.dimensions) == sorted(one.proto.dimensions)
 
     def _hands_on(self, convert: HloInstruction) -> bool:
         before, after = convert.operands[0].shape, convert.shape
@@ -299,25 +313,6 @@ class ModuleValues:
 
     def _number_anew(self) -> Number:
         return self.table.number_anew()
-
-
-def _is_reshape(one: HloInstruction) -> bool:
-    """Returns whether the result has exactly the elements of one operand in their order, as a reduction over dimensions
-    of size 1 has.
-    """
-    same = find_same_elements(one)
-    if same is None or not _is_number(same.shape) or same.shape.element_type != one.shape.element_type:
-        return False
-    return one.opcode != "transpose" and list(one.proto.dimensions) == sorted(one.proto.dimensions)
-
-
-def _is_number(shape: ShapeProto) -> bool:
-    return not is_tuple(shape)
-
-
-def _find_taken(one: HloInstruction) -> int:
-    same = find_same_elements(one)
-    return next(number for number, operand in enumerate(one.operands) if operand is same)
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:
