@@ -51,7 +51,7 @@ _NEAR = 0.02
 _MOST_BYTES = 1 << 30
 _NOT_VALUES = frozenset({"parameter", "tuple", "get-tuple-element", "bitcast", "constant", "opt-barrier"})
 """Opcodes of instructions that only name a value, or compute none from the program's."""
-_CALLS = frozenset({"while", "conditional", "call", "async-start", "async-done", "async-update"})
+_CALLS = frozenset({"while", "conditional", "call", "async-done", "async-update"})
 """Opcodes of instructions whose value is that of another computation."""
 
 
@@ -184,11 +184,12 @@ class _Recorder:
     _inside: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
 
     def record(self, instruction: HloInstruction, value: Value, device: int) -> None:
-        """Keeps a value, unless it belongs to a reducer; a call of the program adds its tag to the values inside of it,
-        which come before the call's own. Raises NotCoveredError if there are too many values.
+        """Keeps a value; a call of the program adds its tag to the values inside of it, which come before the call's own.
+        Values of reducers are left out, and those of a `-start`, whose operands may already be overwritten. Raises
+        NotCoveredError if there are too many values.
         """
         home = self.module.homes.get(instruction.id)
-        if home is None or home.id not in self._observed:
+        if home is None or home.id not in self._observed or instruction.opcode.endswith("-start"):
             return
         if instruction.opcode == "call" and not self.module.is_scheduled and not device:
             self._enter(instruction, home.id)
@@ -217,7 +218,7 @@ class _Recorder:
     @cached_property
     def _observed(self) -> frozenset[int]:
         """Ids of the computations that run once for each visit, unlike reducers and comparators."""
-        opcodes = _CALLS | {"fusion"}
+        opcodes = _CALLS | {"fusion", "async-start"}
         called = {c for i in self.module.instructions if i.opcode in opcodes for c in i.called_computations}
         return frozenset({*called, self.module.entry.id})
 
