@@ -1,4 +1,4 @@
-"""Programs in whose schedules tags are true, lie, or stand for two operations; see `test_fingerprints`."""
+"""Programs in whose schedules tags are true, lie, or name one of two equal operations; see `test_fingerprints`."""
 
 from typing import Any
 

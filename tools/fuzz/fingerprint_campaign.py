@@ -26,7 +26,7 @@ from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.inspection.compilation import Analysed, analyse_artifact
-from ligerdiag.model.findings import ReplayState
+from ligerdiag.model.findings import OutputNumbers, ReplayState
 from ligerdiag.model.jobs import Variation
 from ligerdiag.replay.estimate import count_live_bytes
 from ligerdiag.replay.opaque_calls import OpaqueCalls
@@ -96,7 +96,7 @@ class FingerprintRow:
 
 
 def claim_today(observed: ObservedArtifact) -> Sequence[Claim]:
-    """Returns the claims of the analysis as it is."""
+    """Returns the claims of `ligerdiag.analysis`."""
     return list_claims(observed.analysed.context, observed.effects.find)
 
 
@@ -157,7 +157,7 @@ def judge_artifact(
     except LigerdiagError as error:
         yield FingerprintRow(name=name, reason=describe_error(error))
         return
-    outputs = opaque.outputs if opaque.state is ReplayState.DONE else {}
+    outputs: Mapping[str, OutputNumbers] = opaque.outputs if opaque.state is ReplayState.DONE else {}
     for claims, find_claims in WITNESSES.items():
         yield replace(
             make_row(name, judge_claims(observed.fingerprints, find_claims(observed))),

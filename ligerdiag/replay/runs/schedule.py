@@ -350,8 +350,9 @@ class ScheduleRunner:
         self._entered.add(computation.id)
         for instruction in computation.sequence:
             self._execute(instruction, active)
-            for device in active if self.on_value is not None else ():
-                self.on_value(instruction, self._memories[device].read(instruction), device)
+            if self.on_value is not None:
+                for device in active:
+                    self.on_value(instruction, self._memories[device].read(instruction), device)
 
     def _execute(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         opcode = instruction.opcode
