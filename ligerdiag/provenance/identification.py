@@ -4,10 +4,13 @@ Three witnesses are heard, and their contradictions are part of the answer:
 
 - **structure**: program and schedule are numbered in one table of expressions (see `module_values`). An equal number is a
   proof, up to rounding. It ends at every rewrite that the table does not know.
-- **lineage**: XLA's own original value, if the program was compiled with it (see `hlo.original_values`). It says which
-  value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
-- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something else,
-  so it counts as equality only if the instruction also has the operation's name, opcode, type and dimensions.
+- **lineage**: XLA's own original value, if the program was compiled with it (see `compile.lowering.lineage`). It says
+  which value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
+- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something
+  else, so it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode,
+  type and dimensions.
+
+Neither tag nor lineage is firm on a part of a sum or product, and in other iterations of a loop than the operation's.
 
 A fusion's result is the root of its computation, a copy is its operand, and so on: the evidence of all instructions
 that hold the array is heard. Values are those of a run in which no kernel writes; which *version* of a value a read gets
@@ -24,7 +27,7 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.provenance.expressions import ExpressionTable, Number
+from ligerdiag.provenance.expression_table import ExpressionTable, Number
 from ligerdiag.provenance.identity import UNKNOWN, Evidence, EvidenceKind, Maker, ProgramValue, ValueIdentity
 from ligerdiag.provenance.loop_nests import Nest, are_same_iterations, find_nests
 from ligerdiag.provenance.module_values import (

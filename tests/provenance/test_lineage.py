@@ -8,8 +8,7 @@ import pytest
 from ligerdiag.artifacts.artifact import RECORDED, Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
-from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.original_values import OriginalArray, parse_original_value
+from ligerdiag.hlo.module import HloModule, OriginalArray, parse_original_value
 from ligerdiag.hlo.parse import load_hlo, parse_hlo
 from ligerdiag.model.jobs import Variation
 from ligerdiag.provenance.identification import Identification
