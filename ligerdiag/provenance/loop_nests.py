@@ -20,7 +20,7 @@ def find_nests(module: HloModule) -> Mapping[int, Nest | None]:
     """Maps the id of each computation to the loops around it; None if it has callers in different loops."""
     trips = find_trips(module)
     found: dict[int, Nest | None] = {}
-    for computation in reversed(module.computations.values()):  # callers before callees
+    for computation in reversed(list(module.computations.values())):  # callers before callees
         nests: set[Nest | None] = set()
         for caller in module.callers.get(computation.id, ()):
             outer, count = found[module.homes[caller.id].id], trips.get(caller.id, 0)
