@@ -87,6 +87,14 @@ def test_a_program_that_xla_refuses_with_its_lineage_is_compiled_without_it(
     assert list_original_names(other[0]) == set()
 
 
+def test_a_program_that_does_not_compile_without_lineage_either_says_why(pool: Pool) -> None:
+    (case,) = discover_cases(["lineages.py::twins"], pool=pool, directory=PROGRAMS)
+    variation = Variation(lineage=True, flags={"xla_no_such_option": True})
+    (result,) = compile_cases([case], [load_target("h100")], pool=pool, variation=variation)
+    assert result.artifact is None
+    assert "xla_no_such_option" in str(result.error)
+
+
 def test_schedules_of_different_programs_differ(plain: Artifacts) -> None:
     one, other = (load_hlo(plain[name].optimized) for name in ("joined", "twins"))
     assert find_difference(one, other)
