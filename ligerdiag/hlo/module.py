@@ -79,8 +79,8 @@ def parse_original_value(data: bytes) -> Mapping[ShapeIndex, OriginalArray]:
     Passes of XLA hand an original value on when they replace a value by an equal one (xla/hlo/ir/hlo_original_value.h).
     HLO text shows it as `origin={{"ld17"}}`, for a tuple as `origin={({"ld20"}, {}, {"ld3"})}`. Most modules have none.
 
-    data: the field `original_value` of an instruction. A message in another form than today's, such as that of XLA
-    before 2026, gives an empty map.
+    data: the field `original_value` of an instruction. A message in another form than that of jaxlib 0.11, such
+    as that of earlier versions, gives an empty map.
     """
     if not data:
         return _NOTHING

@@ -152,7 +152,7 @@ def test_lineage_in_hlo_text_is_read() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x0a\x06\x12\x04ld17",  # until 2025 the name was a field of the element
+        b"\x0a\x06\x12\x04ld17",  # an earlier form: the name is a field of the element
         b"\x0a\x02\x0a\x00",
         b"\xff",
         b"ld17",

@@ -3,8 +3,8 @@
 XLA carries an *original value* with each array (see `hlo.module.parse_original_value`). JAX does not ask for it, but
 the attribute `mhlo.original_value` of a StableHLO operation does. The name in it is the operation's tag, as in `ld17`.
 
-XLA 2026 refuses some modules with it, because a tuple then has lineage in another structure than its shape. So these
-operations get none:
+XLA of jaxlib 0.11 refuses some modules with it, because a tuple then has lineage in another structure than its shape.
+So these operations get none:
 
 - operations with several results, and loops and conditionals;
 - operations whose result is used in a region of another operation: the translation to HLO makes it an element of the
@@ -25,6 +25,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.tags import read_tag, walk_operations
+from ligerdiag.hlo.xla_pb2 import HloProto
 
 ATTRIBUTE = "mhlo.original_value"
 _ENTERED = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
@@ -57,6 +58,12 @@ def drop_lineage(module: ir.Module) -> None:
     for one in walk_operations(module.operation):
         if ATTRIBUTE in one.attributes:
             del one.attributes[ATTRIBUTE]
+
+
+def has_lineage(proto: bytes) -> bool:
+    """Returns whether a module, a serialized HloProto, has lineage: XLA drops an attribute that it does not know."""
+    module = HloProto.FromString(proto).hlo_module
+    return any(one.original_value for computation in module.computations for one in computation.instructions)
 
 
 def _make_attribute(tag: int, context: Any) -> Any:
