@@ -20,6 +20,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import CompileResult, compile_cases, discover_cases
 from ligerdiag.hlo.dataflow import list_running
 from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.jobs import Variation
@@ -31,6 +32,8 @@ from ligerdiag.workers.pool import Pool
 from tools.fuzz.drawing import draw_program
 from tools.fuzz.source import render_case_file
 
+_NAMES = frozenset({"tuple", "get-tuple-element"})
+_CONTROL_FLOW = having(Trait.CONTROL_FLOW)
 _EXAMPLES = 2
 """Examples of each kind of difference that are printed."""
 
@@ -130,9 +133,6 @@ def list_values(optimized: HloModule) -> Iterator[HloInstruction]:
                 yield one
 
 
-_NAMES = frozenset({"tuple", "get-tuple-element"})
-
-
 def add_array(
     tally: Tally, name: str, identification: Identification, instruction: HloInstruction, found: ValueIdentity
 ) -> None:
@@ -161,8 +161,9 @@ def add_array(
             differs = one.near.isdisjoint(two.near)
             arrays[f"{pair} {'differ' if differs else 'agree'}"] += 1
             if differs:
-                explanation = explain(identification, instruction, one, two)
-                tally.differences[pair, instruction.opcode, explanation] += 1
+                root = find_root(identification.optimized, instruction)
+                explanation = explain(identification, root, one, two)
+                tally.differences[pair, root.opcode, explanation] += 1
                 examples = tally.examples.setdefault((pair, explanation), [])
                 if len(examples) < _EXAMPLES:
                     examples.append(f"`%{instruction.name}` of `{name}`: {one.said}, {two.said}")
@@ -170,21 +171,26 @@ def add_array(
 
 def explain(identification: Identification, instruction: HloInstruction, one: Evidence, two: Evidence) -> str:
     """Returns what probably made two witnesses name different values."""
-    operations = [identification.find_operation(min(evidence.values)) for evidence in (one, two)]
-    opcodes = [None if operation is None else operation.opcode for operation in operations]
-    tag = next((number for number, evidence in enumerate((one, two)) if evidence.kind is EvidenceKind.TAG), None)
-    lineage = next(
-        (number for number, evidence in enumerate((one, two)) if evidence.kind is EvidenceKind.LINEAGE), None
-    )
-    if tag is not None and opcodes[tag] == "dot" and instruction.opcode == "slice":
-        return "a slice of a joined product (dot-merger)"
-    if lineage is not None and not (one, two)[lineage].is_firm:
-        return "lineage names a broadcast or reshape of the array, which a pass removed (algsimp, reshape-mover)"
-    if tag is not None and not (one, two)[tag].is_firm:
-        if instruction.opcode == "fusion":
-            return "the tag is that of the product or reduction in the fusion, lineage that of its last operation"
-        return "a pass made the instruction and copied the tag (algsimp, layout normalization, rewriters)"
-    return "both are firm: XLA knows that the two values are equal (algsimp, constant folding, CSE)"
+    by_kind = {evidence.kind: evidence for evidence in (one, two)}
+    tag, lineage = by_kind.get(EvidenceKind.TAG), by_kind.get(EvidenceKind.LINEAGE)
+    if tag is not None:
+        operation = identification.find_operation(min(tag.values))
+        if operation is not None and operation.opcode == "dot" and instruction.opcode == "slice":
+            return "a slice of a joined product (dot-merger)"
+    if lineage is not None and not lineage.is_firm:
+        return "lineage names a broadcast or reshape of the array that a pass removed (algsimp, reshape-mover)"
+    if tag is not None and instruction.opcode in _CONTROL_FLOW:
+        return "the element has another place in the loop's state (while-loop-simplifier, invariant code motion)"
+    if tag is not None and not tag.is_firm:
+        return "a pass made the instruction and copied the tag (layout normalization, algsimp, rewriters)"
+    return "both are firm: XLA knows that the two values are equal (algsimp, constant folding)"
+
+
+def find_root(module: HloModule, instruction: HloInstruction) -> HloInstruction:
+    """Returns the instruction that computes a fusion's result; any other instruction itself."""
+    while instruction.opcode == "fusion":
+        instruction = module.computations[instruction.called_computations[0]].root
+    return instruction
 
 
 def render_tallies(tallies: dict[str, Tally]) -> Iterator[str]:

@@ -4,10 +4,13 @@ Three witnesses are heard, and their contradictions are part of the answer:
 
 - **structure**: program and schedule are numbered in one table of expressions (see `module_values`). An equal number is a
   proof, up to rounding. It ends at every rewrite that the table does not know.
-- **lineage**: XLA's own original value, if the program was compiled with it (see `hlo.original_values`). It says which
-  value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
-- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something else,
-  so it counts as equality only if the instruction also has the operation's name, opcode, type and dimensions.
+- **lineage**: XLA's own original value, if the program was compiled with it (see `compile.lowering.lineage`). It says
+  which value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
+- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something
+  else, so it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode,
+  type and dimensions.
+
+Neither tag nor lineage is firm on a part of a sum or product, and in other iterations of a loop than the operation's.
 
 A fusion's result is the root of its computation, a copy is its operand, and so on: the evidence of all instructions
 that hold the array is heard. Values are those of a run in which no kernel writes; which *version* of a value a read gets
@@ -24,8 +27,9 @@ from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.provenance.expressions import ExpressionTable, Number
+from ligerdiag.provenance.expression_table import ExpressionTable, Number
 from ligerdiag.provenance.identity import UNKNOWN, Evidence, EvidenceKind, Maker, ProgramValue, ValueIdentity
+from ligerdiag.provenance.loop_nests import Nest, are_same_iterations, find_nests
 from ligerdiag.provenance.module_values import (
     Callers,
     ModuleValues,
@@ -39,6 +43,7 @@ _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, 
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
+_CONTROL_FLOW = having(Trait.CONTROL_FLOW)
 _COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
 """Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
@@ -163,7 +168,8 @@ class Identification:
             value = ProgramValue(paths[0], original.index)
             operation = self._operations.find(value.path)
             is_whole = operation is not None and not _is_partial(source, operation)
-            is_firm = is_whole and self._operations.has_shape(value, shape)
+            is_same = operation is not None and self._runs_with(holder, operation)
+            is_firm = is_whole and is_same and self._operations.has_shape(value, shape)
             yield self._make_evidence(EvidenceKind.LINEAGE, self.list_equal(value), said, is_firm=is_firm)
         else:
             yield self._make_evidence(EvidenceKind.LINEAGE, frozenset(), said, is_firm=False)
@@ -179,9 +185,25 @@ class Identification:
             or (holder.opcode == "bitcast" and operation.opcode in _SAME_ELEMENTS)
         )
         is_whole = self._operations.has_shape(value, shape) and not _is_partial(holder, operation)
-        is_firm = is_same and is_whole and _is_named_after(path, holder)
+        is_firm = (
+            is_same
+            and is_whole
+            and _has_all_results(holder, operation)
+            and _is_named_after(path, holder)
+            and self._runs_with(holder, operation)
+        )
         said = "/".join(f"#ld{tag}" for tag in path)
         yield self._make_evidence(EvidenceKind.TAG, self.list_equal(value), said, is_firm=is_firm)
+
+    def _runs_with(self, instruction: HloInstruction, operation: HloInstruction) -> bool:
+        """Returns whether the instruction of the schedule runs in the same iterations as the operation of the program."""
+        meant, actual = self._nests
+        home, other = self.program.homes[operation.id].id, self.optimized.homes[instruction.id].id
+        return are_same_iterations(meant[home], actual[other])
+
+    @cached_property
+    def _nests(self) -> tuple[Mapping[int, Nest | None], Mapping[int, Nest | None]]:
+        return find_nests(self.program), find_nests(self.optimized)
 
     def _make_evidence(
         self, kind: EvidenceKind, values: frozenset[ProgramValue], said: str, *, is_firm: bool
@@ -335,6 +357,14 @@ def _is_partial(instruction: HloInstruction, operation: HloInstruction) -> bool:
         return False
     pairs = zip(instruction.operands, operation.operands, strict=False)
     return any(_list_sizes(one.shape) != _list_sizes(other.shape) for one, other in pairs)
+
+
+def _has_all_results(instruction: HloInstruction, operation: HloInstruction) -> bool:
+    """Returns whether element k of the instruction's result can only be element k of the operation's: XLA adds and removes
+    elements of a loop's state.
+    """
+    leaves = [len(list(iterate_leaf_shapes(one.shape))) for one in (instruction, operation)]
+    return leaves[0] == leaves[1] and (leaves[0] == 1 or instruction.opcode not in _CONTROL_FLOW)
 
 
 def _list_sizes(shape: ShapeProto) -> list[int]:

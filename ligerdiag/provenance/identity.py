@@ -50,7 +50,7 @@ class Maker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one witness says of a value."""
+    """The words of one witness on a value."""
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]

@@ -1,4 +1,4 @@
-"""Numbers every array of a module by its expression (see `expressions`), through calls, fusions, branches and loops.
+"""Numbers every array of a module by its expression (see `expression_table`), through calls, fusions, branches and loops.
 
 An instruction has one tree of numbers for each path of callers that leads to it. Within a loop, a number is an array of
 one iteration:
@@ -26,7 +26,7 @@ from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_counted, is_tuple
 from ligerdiag.hlo.xla_pb2 import ShapeProto
-from ligerdiag.provenance.expressions import ExpressionTable, Number, Symbol, list_attributes, sort_operands
+from ligerdiag.provenance.expression_table import ExpressionTable, Number, Symbol, list_attributes, sort_operands
 from ligerdiag.provenance.value_numbers import find_equal_operand, find_same_elements
 
 type Tree = Number | tuple["Tree", ...]
@@ -37,6 +37,7 @@ type Callers = tuple[int, ...]
 _MOST_STEPS = 400_000
 """Instructions that are numbered at most, each once for each path of callers and pass over a loop's body."""
 _BARRIERS = having(Trait.BARRIER)
+_VIEWS = having(Trait.MOVES) & having(Trait.VIEW)
 _FINISHES = having(Trait.DONE) & having(Trait.HANDS_ON)
 _UPDATES = having(Trait.UPDATE)
 _IMPURE = having(Trait.HAS_EFFECTS, Trait.PEER_TO_PEER) - {"rng-bit-generator"}
@@ -146,7 +147,7 @@ class ModuleValues:
                 axis = one.proto.dimensions[0]
                 sizes = [operand.shape.dimensions[axis] for operand in one.operands]
                 return table.number_concatenation(axis, list(zip(operands, sizes, strict=True)))
-            case "reshape" | "transpose" | "broadcast" | "slice":
+            case opcode if opcode in _VIEWS:
                 moved = table.number_moved(operands[0], one.shape)
                 if moved is not None:
                     return moved

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index, render_shape
-from ligerdiag.provenance.expressions import list_attributes
+from ligerdiag.provenance.expression_table import list_attributes
 
 type Scheduled = tuple[HloModule, BufferAssignment | None]
 type Pairs = Mapping[int, HloInstruction]

@@ -361,6 +361,45 @@ def test_a_tuple_has_no_tag_of_its_own() -> None:
     assert [one.kind for one in found.evidence] == [EvidenceKind.STRUCTURE]
 
 
+def test_the_tag_of_a_loop_says_nothing_about_the_elements_of_its_state() -> None:
+    """XLA has exchanged the value and the weight, and rewritten the step, so that the structure says nothing."""
+    exchanged = make_loop("new_ld4 = f32[8] tanh(mul_ld3)", start="zero, y, x")
+    exchanged = exchanged.replace(
+        "  v = f32[8] get-tuple-element(p), index=1", "  w = f32[8] get-tuple-element(p), index=1"
+    )
+    exchanged = exchanged.replace(
+        "  w = f32[8] get-tuple-element(p), index=2", "  v = f32[8] get-tuple-element(p), index=2"
+    )
+    exchanged = exchanged.replace("(next_ld2, new_ld4, w)", "(next_ld2, w, new_ld4)").replace(
+        "tanh(mul_ld3)", "exponential(mul_ld3)"
+    )
+    found = identify(LOOP, exchanged, "while_ld6", (2,))
+    (evidence,) = found.evidence
+    assert {str(value) for value in evidence.values} == {"ld6{2}", "argument 1"}
+    assert not evidence.is_firm
+    assert found.values == frozenset()
+
+
+def test_an_iteration_that_xla_took_out_of_a_loop_is_not_the_loop_s_value() -> None:
+    """The first iteration stands before the loop, which runs three times then, on a rewritten step."""
+    peeled = make_loop("new_ld4 = f32[8] exponential(mul_ld3)", start="one_more, first_ld4, y")
+    peeled = peeled.replace(
+        "  zero = s32[] constant(0)",
+        """  one_more = s32[] constant(1)
+  shifted = f32[8] add(x, x)
+  mul_ld3.1 = f32[8] multiply(shifted, y), origin={{"ld3"}}, metadata={op_name="f#ld3"}
+  first_ld4 = f32[8] tanh(mul_ld3.1), origin={{"ld4"}}, metadata={op_name="f#ld4"}""",
+    )
+    peeled = peeled.replace(
+        "mul_ld3 = f32[8] multiply(v, w)", 'mul_ld3 = f32[8] multiply(v, w), metadata={op_name="f#ld3"}'
+    )
+    for name in ("mul_ld3.1", "first_ld4", "mul_ld3"):
+        found = identify(LOOP, peeled, name)
+        assert found.values == frozenset()
+        assert found.evidence
+        assert not any(one.is_firm for one in found.evidence)
+
+
 def test_loops_inside_of_each_other_do_not_mix_up_their_states() -> None:
     """Both loops carry (counter, value) from the same start, and the inner one runs on the outer one's value."""
     text = """

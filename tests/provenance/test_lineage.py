@@ -8,8 +8,7 @@ import pytest
 from ligerdiag.artifacts.artifact import RECORDED, Artifact
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import compile_cases, discover_cases
-from ligerdiag.hlo.module import HloModule
-from ligerdiag.hlo.original_values import OriginalArray, parse_original_value
+from ligerdiag.hlo.module import HloModule, OriginalArray, parse_original_value
 from ligerdiag.hlo.parse import load_hlo, parse_hlo
 from ligerdiag.model.jobs import Variation
 from ligerdiag.provenance.identification import Identification
@@ -88,6 +87,14 @@ def test_a_program_that_xla_refuses_with_its_lineage_is_compiled_without_it(
     assert list_original_names(other[0]) == set()
 
 
+def test_a_program_that_does_not_compile_without_lineage_either_says_why(pool: Pool) -> None:
+    (case,) = discover_cases(["lineages.py::twins"], pool=pool, directory=PROGRAMS)
+    variation = Variation(lineage=True, flags={"xla_no_such_option": True})
+    (result,) = compile_cases([case], [load_target("h100")], pool=pool, variation=variation)
+    assert result.artifact is None
+    assert "xla_no_such_option" in str(result.error)
+
+
 def test_schedules_of_different_programs_differ(plain: Artifacts) -> None:
     one, other = (load_hlo(plain[name].optimized) for name in ("joined", "twins"))
     assert find_difference(one, other)
@@ -145,7 +152,7 @@ def test_lineage_in_hlo_text_is_read() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x0a\x06\x12\x04ld17",  # until 2025 the name was a field of the element
+        b"\x0a\x06\x12\x04ld17",  # an earlier form: the name is a field of the element
         b"\x0a\x02\x0a\x00",
         b"\xff",
         b"ld17",

@@ -72,7 +72,7 @@ from ligerdiag.compile.lowering.autotuner_choices import (
 )
 from ligerdiag.compile.lowering.jax_versions import assume_gpu
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
-from ligerdiag.compile.lowering.lineage import drop_lineage, put_lineage
+from ligerdiag.compile.lowering.lineage import drop_lineage, has_lineage, put_lineage
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
@@ -250,6 +250,8 @@ def make_artifact(
         program = program.without_bodies(opaque)
         converted.clear()
     unoptimized, optimized, thunks = _find_dumped(dump)
+    if lineage == RECORDED and not has_lineage(unoptimized.read_bytes()):
+        lineage = "this XLA drops the attribute `mhlo.original_value`"
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
     calls = compute_kernel_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)

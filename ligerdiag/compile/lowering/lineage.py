@@ -1,29 +1,31 @@
 """Asks XLA to record the lineage of values: which operation of the program produces the value of an instruction.
 
-XLA carries an *original value* with each array (see `hlo.original_values`). JAX does not ask for it, but the attribute
-`mhlo.original_value` of a StableHLO operation does. The name in it is the operation's tag, as in `ld17`.
+XLA carries an *original value* with each array (see `hlo.module.parse_original_value`). JAX does not ask for it, but
+the attribute `mhlo.original_value` of a StableHLO operation does. The name in it is the operation's tag, as in `ld17`.
 
-XLA 2026 refuses some modules with it, because a tuple then has lineage in another structure than its shape. So these
-operations get none:
+XLA of jaxlib 0.11 refuses some modules with it, because a tuple then has lineage in another structure than its shape.
+So these operations get none:
 
 - operations with several results, and loops and conditionals;
 - operations whose result is used in a region of another operation: the translation to HLO makes it an element of the
   loop's state, or an operand of the conditional;
 - constants, whose lineage says nothing;
-- operations on a result of a loop or a conditional, or on an element of a loop's state, inside the loop: where the
-  translation folds such an operation (a conversion to the same type), its lineage becomes that of the whole tuple. Only
-  arithmetic, products and kernel calls on these keep theirs, because they are not folded;
+- operations on one of several results, or on an element of a loop's state, inside the loop: where the translation folds
+  such an operation (a conversion to the same type), its lineage becomes that of the whole tuple. Only operations that are
+  never folded keep theirs;
 - operations inside reducers, comparators and the like: their values are elements, and no values of the program.
 
 The operations in functions get it, but XLA drops it when it inlines the call.
 """
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from ligerdiag.compile.lowering.tags import read_tag, walk_operations
+from ligerdiag.hlo.xla_pb2 import HloProto
 
 ATTRIBUTE = "mhlo.original_value"
 _ENTERED = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
@@ -41,10 +43,8 @@ def put_lineage(module: ir.Module) -> int:
     number of these operations; 0 if this jaxlib does not know the attribute in today's form.
     """
     try:
-        from jaxlib.mlir.dialects import mhlo
-
-        register: Any = mhlo.register_mhlo_dialect
-        register(module.context)
+        dialect: Any = import_module("jaxlib.mlir.dialects.mhlo")
+        dialect.register_mhlo_dialect(module.context)
         found = [(one, _make_attribute(read_tag(one), module.context)) for one in _list_operations(module)]
     except Exception:  # how an older jaxlib refuses depends on its version
         return 0
@@ -58,6 +58,12 @@ def drop_lineage(module: ir.Module) -> None:
     for one in walk_operations(module.operation):
         if ATTRIBUTE in one.attributes:
             del one.attributes[ATTRIBUTE]
+
+
+def has_lineage(proto: bytes) -> bool:
+    """Returns whether a module, a serialized HloProto, has lineage: XLA drops an attribute that it does not know."""
+    module = HloProto.FromString(proto).hlo_module
+    return any(one.original_value for computation in module.computations for one in computation.instructions)
 
 
 def _make_attribute(tag: int, context: Any) -> Any:
@@ -80,14 +86,14 @@ def _walk_values(operation: Any) -> Iterator[Any]:
 def _can_have_lineage(operation: Any) -> bool:
     if len(operation.results) != 1 or operation.name in _WITHOUT_LINEAGE:
         return False
-    if operation.name not in _NEVER_FOLDED and any(_is_entered(operand) for operand in operation.operands):
+    if operation.name not in _NEVER_FOLDED and any(_is_element(operand) for operand in operation.operands):
         return False
     block: Any = operation.block
     return all(use.owner.operation.block == block for use in operation.results[0].uses)
 
 
-def _is_entered(value: Any) -> bool:
-    """Returns whether the value is a result of a loop or a conditional, or an element of a loop's state in its body."""
+def _is_element(value: Any) -> bool:
+    """Returns whether the value is an element of a tuple in HLO: one of several results, or of a loop's state."""
     if isinstance(value.owner, ir.Block):
         return value.owner.owner.name in _ENTERED
-    return value.owner.name in _ENTERED
+    return len(value.owner.results) > 1 or value.owner.name in _ENTERED
