@@ -23,13 +23,13 @@ from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
 from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
-from ligerdiag.analysis.reaching_definitions import number_values
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.provenance.value_numbers import number_values
 
 _CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 

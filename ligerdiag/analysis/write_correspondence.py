@@ -26,7 +26,7 @@ from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand, number_inlined
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand
 from ligerdiag.analysis.writes import (
     NOT_BROKEN,
     BrokenAliases,
@@ -43,6 +43,7 @@ from ligerdiag.hlo.dataflow import Positions, is_custom_partitioning, look_throu
 from ligerdiag.hlo.module import HloModule, TagPath
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.model.findings import SourceLine
+from ligerdiag.provenance.value_numbers import number_inlined
 
 _BITCASTS = frozenset({"bitcast"})
 

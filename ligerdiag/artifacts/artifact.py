@@ -133,6 +133,8 @@ class KernelCall:
 
 _NO_DESCRIPTION = sha256(b"").hexdigest()
 
+RECORDED = "recorded"
+"""The value of `Provenance.lineage` of a compile in which XLA recorded the lineage of values."""
 ANY_OPERAND = -1
 """The entry of `Provenance.crossed_operands` that means all operands; any other entry is the number of one operand."""
 
@@ -213,6 +215,10 @@ class Provenance:
     """
     tuning: Tuning | None = None
     """The choices of XLA's autotuner that come from a file; None if the program was compiled without such a file."""
+    lineage: str = ""
+    """`RECORDED` if XLA recorded the lineage of values (see `compile.lowering.lineage`); empty if nobody asked for it;
+    otherwise the reason why there is none.
+    """
 
     @property
     def is_described(self) -> bool:

@@ -222,6 +222,7 @@ def _compile_missing(
     not_before: seconds since the epoch; an artifact in the cache that is older is not reused.
     """
     started: dict[int, float] = {}
+    aborted: list[tuple[CaseSpec, Target]] = []
     jobs = [make_compile_job(_make_request(pool, case, target, variation, not_before)) for case, target in missing]
     for number, future in pool.run_all(jobs):
         case, target = missing[number]
@@ -230,7 +231,12 @@ def _compile_missing(
             yield case, target
             continue
         result = _finish(pool, case, target, variation, future)
-        yield replace(result, seconds=monotonic() - started.get(number, monotonic()))
+        if variation.lineage and isinstance(result.error, CompileError):
+            aborted.append((case, target))  # the worker itself compiles without lineage unless XLA ends the process
+        else:
+            yield replace(result, seconds=monotonic() - started.get(number, monotonic()))
+    if aborted:
+        yield from _compile_missing(aborted, pool, replace(variation, lineage=False), not_before)
 
 
 def _finish(
@@ -266,6 +272,7 @@ def _make_request(
         by_barrier=variation.by_barrier,
         declared=tuple(sorted(set(variation.declared))),
         tuning=variation.tuning,
+        lineage=variation.lineage,
     )
 
 
@@ -373,6 +380,7 @@ def _make_question(
         "by_barrier": variation.by_barrier,
         "declared": sorted(set(variation.declared)),
         "tuning": "" if variation.tuning is None else variation.tuning.copy_sha256,
+        **({"lineage": True} if variation.lineage else {}),
         **_compute_circumstances(toolchain, environ),
     }
 

@@ -22,14 +22,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import le
+from types import MappingProxyType
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import InvalidAlias, iterate_leaves
+from ligerdiag.hlo.shape import InvalidAlias, ShapeIndex, iterate_leaves
 from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
     HloInstructionProto,
+    OriginalValueProto,
     ShapeProto,
     StackFrameIndexProto,
 )
@@ -56,6 +60,42 @@ def strip_tags(op_name: str) -> str:
     spelled as the author wrote it.
     """
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
+
+
+_NOTHING: Mapping[ShapeIndex, "OriginalArray"] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalArray:
+    """One array of the unoptimized module: the name that the frontend gave the value, and a leaf of its shape."""
+
+    name: str
+    index: ShapeIndex = ()
+
+
+def parse_original_value(data: bytes) -> Mapping[ShapeIndex, OriginalArray]:
+    """Maps each leaf of a result to the original array that it equals; has no entry for a leaf without one.
+
+    Passes of XLA hand an original value on when they replace a value by an equal one (xla/hlo/ir/hlo_original_value.h).
+    HLO text shows it as `origin={{"ld17"}}`, for a tuple as `origin={({"ld20"}, {}, {"ld3"})}`. Most modules have none.
+
+    data: the field `original_value` of an instruction. A message in another form than that of jaxlib 0.11, such
+    as that of earlier versions, gives an empty map.
+    """
+    if not data:
+        return _NOTHING
+    message = OriginalValueProto()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        return _NOTHING
+    return {
+        tuple(one.shape_index): OriginalArray(
+            one.original_array.instruction_name, tuple(one.original_array.shape_index)
+        )
+        for one in message.elements
+        if one.original_array.instruction_name
+    }
 
 
 ADDED_BARRIER = "ligerdiag_barrier"
@@ -94,6 +134,13 @@ class HloInstruction:
         call launches one.
         """
         return self.proto.custom_call_target, self.proto.backend_config
+
+    @property
+    def original_values(self) -> Mapping[ShapeIndex, OriginalArray]:
+        """Returns a map from each leaf of the result to the array of the unoptimized module that it equals, as XLA says;
+        empty unless the program was compiled with its lineage (see `parse_original_value`).
+        """
+        return parse_original_value(self.proto.original_value)
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:

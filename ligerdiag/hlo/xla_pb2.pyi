@@ -307,6 +307,28 @@ class SourceTarget(_message.Message):
     target: int
     def __init__(self, source: _Optional[int] = ..., target: _Optional[int] = ...) -> None: ...
 
+class OriginalArrayProto(_message.Message):
+    __slots__ = ("instruction_name", "shape_index")
+    INSTRUCTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    instruction_name: str
+    shape_index: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, instruction_name: _Optional[str] = ..., shape_index: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OriginalValueElementProto(_message.Message):
+    __slots__ = ("shape_index", "original_array")
+    SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    shape_index: _containers.RepeatedScalarFieldContainer[int]
+    original_array: OriginalArrayProto
+    def __init__(self, shape_index: _Optional[_Iterable[int]] = ..., original_array: _Optional[_Union[OriginalArrayProto, _Mapping]] = ...) -> None: ...
+
+class OriginalValueProto(_message.Message):
+    __slots__ = ("elements",)
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    elements: _containers.RepeatedCompositeFieldContainer[OriginalValueElementProto]
+    def __init__(self, elements: _Optional[_Iterable[_Union[OriginalValueElementProto, _Mapping]]] = ...) -> None: ...
+
 class FrontendAttributes(_message.Message):
     __slots__ = ("map",)
     class MapEntry(_message.Message):
@@ -321,7 +343,7 @@ class FrontendAttributes(_message.Message):
     def __init__(self, map: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class HloInstructionProto(_message.Message):
-    __slots__ = ("name", "opcode", "shape", "metadata", "literal", "parameter_number", "fusion_kind", "tuple_index", "dimensions", "window", "slice_dimensions", "exponent_bits", "mantissa_bits", "dynamic_slice_sizes", "padding_config", "distribution", "channel_id", "custom_call_target", "dot_dimension_numbers", "fft_type", "fft_length", "gather_dimension_numbers", "gather_slice_sizes", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids", "backend_config", "scatter_dimension_numbers", "replica_groups", "precision_config", "source_target_pairs", "is_stable", "comparison_direction", "custom_call_has_side_effect", "indices_are_sorted", "frontend_attributes", "unique_indices", "rng_algorithm", "use_global_device_ids", "comparison_type", "output_operand_aliasing", "async_execution_thread", "k", "largest", "collective_device_list", "ragged_dot_dimension_numbers", "iota_collective_device_list", "mesh_axes_replica_group_list", "is_reverse", "num_carries")
+    __slots__ = ("name", "opcode", "shape", "metadata", "literal", "parameter_number", "fusion_kind", "tuple_index", "dimensions", "window", "slice_dimensions", "exponent_bits", "mantissa_bits", "dynamic_slice_sizes", "padding_config", "distribution", "channel_id", "custom_call_target", "dot_dimension_numbers", "fft_type", "fft_length", "gather_dimension_numbers", "gather_slice_sizes", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids", "backend_config", "scatter_dimension_numbers", "replica_groups", "precision_config", "source_target_pairs", "is_stable", "comparison_direction", "custom_call_has_side_effect", "indices_are_sorted", "frontend_attributes", "unique_indices", "rng_algorithm", "use_global_device_ids", "comparison_type", "output_operand_aliasing", "async_execution_thread", "k", "largest", "collective_device_list", "original_value", "ragged_dot_dimension_numbers", "iota_collective_device_list", "mesh_axes_replica_group_list", "is_reverse", "num_carries")
     NAME_FIELD_NUMBER: _ClassVar[int]
     OPCODE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +390,7 @@ class HloInstructionProto(_message.Message):
     K_FIELD_NUMBER: _ClassVar[int]
     LARGEST_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_VALUE_FIELD_NUMBER: _ClassVar[int]
     RAGGED_DOT_DIMENSION_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     IOTA_COLLECTIVE_DEVICE_LIST_FIELD_NUMBER: _ClassVar[int]
     MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -419,12 +442,13 @@ class HloInstructionProto(_message.Message):
     k: int
     largest: bool
     collective_device_list: CollectiveDeviceListProto
+    original_value: bytes
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers
     iota_collective_device_list: IotaReplicaGroupListProto
     mesh_axes_replica_group_list: MeshAxesReplicaGroupListProto
     is_reverse: bool
     num_carries: int
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[_Union[ShapeProto, _Mapping]] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., literal: _Optional[_Union[LiteralProto, _Mapping]] = ..., parameter_number: _Optional[int] = ..., fusion_kind: _Optional[str] = ..., tuple_index: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., window: _Optional[_Union[Window, _Mapping]] = ..., slice_dimensions: _Optional[_Iterable[_Union[SliceDimensions, _Mapping]]] = ..., exponent_bits: _Optional[int] = ..., mantissa_bits: _Optional[int] = ..., dynamic_slice_sizes: _Optional[_Iterable[int]] = ..., padding_config: _Optional[_Union[PaddingConfig, _Mapping]] = ..., distribution: _Optional[int] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[str] = ..., dot_dimension_numbers: _Optional[_Union[DotDimensionNumbers, _Mapping]] = ..., fft_type: _Optional[int] = ..., fft_length: _Optional[_Iterable[int]] = ..., gather_dimension_numbers: _Optional[_Union[GatherDimensionNumbers, _Mapping]] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., scatter_dimension_numbers: _Optional[_Union[ScatterDimensionNumbers, _Mapping]] = ..., replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., precision_config: _Optional[_Union[PrecisionConfig, _Mapping]] = ..., source_target_pairs: _Optional[_Iterable[_Union[SourceTarget, _Mapping]]] = ..., is_stable: bool = ..., comparison_direction: _Optional[str] = ..., custom_call_has_side_effect: bool = ..., indices_are_sorted: bool = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., unique_indices: bool = ..., rng_algorithm: _Optional[int] = ..., use_global_device_ids: bool = ..., comparison_type: _Optional[str] = ..., output_operand_aliasing: _Optional[_Iterable[_Union[OutputOperandAliasing, _Mapping]]] = ..., async_execution_thread: _Optional[str] = ..., k: _Optional[int] = ..., largest: bool = ..., collective_device_list: _Optional[_Union[CollectiveDeviceListProto, _Mapping]] = ..., ragged_dot_dimension_numbers: _Optional[_Union[RaggedDotDimensionNumbers, _Mapping]] = ..., iota_collective_device_list: _Optional[_Union[IotaReplicaGroupListProto, _Mapping]] = ..., mesh_axes_replica_group_list: _Optional[_Union[MeshAxesReplicaGroupListProto, _Mapping]] = ..., is_reverse: bool = ..., num_carries: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[_Union[ShapeProto, _Mapping]] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., literal: _Optional[_Union[LiteralProto, _Mapping]] = ..., parameter_number: _Optional[int] = ..., fusion_kind: _Optional[str] = ..., tuple_index: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., window: _Optional[_Union[Window, _Mapping]] = ..., slice_dimensions: _Optional[_Iterable[_Union[SliceDimensions, _Mapping]]] = ..., exponent_bits: _Optional[int] = ..., mantissa_bits: _Optional[int] = ..., dynamic_slice_sizes: _Optional[_Iterable[int]] = ..., padding_config: _Optional[_Union[PaddingConfig, _Mapping]] = ..., distribution: _Optional[int] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[str] = ..., dot_dimension_numbers: _Optional[_Union[DotDimensionNumbers, _Mapping]] = ..., fft_type: _Optional[int] = ..., fft_length: _Optional[_Iterable[int]] = ..., gather_dimension_numbers: _Optional[_Union[GatherDimensionNumbers, _Mapping]] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., scatter_dimension_numbers: _Optional[_Union[ScatterDimensionNumbers, _Mapping]] = ..., replica_groups: _Optional[_Iterable[_Union[ReplicaGroup, _Mapping]]] = ..., precision_config: _Optional[_Union[PrecisionConfig, _Mapping]] = ..., source_target_pairs: _Optional[_Iterable[_Union[SourceTarget, _Mapping]]] = ..., is_stable: bool = ..., comparison_direction: _Optional[str] = ..., custom_call_has_side_effect: bool = ..., indices_are_sorted: bool = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., unique_indices: bool = ..., rng_algorithm: _Optional[int] = ..., use_global_device_ids: bool = ..., comparison_type: _Optional[str] = ..., output_operand_aliasing: _Optional[_Iterable[_Union[OutputOperandAliasing, _Mapping]]] = ..., async_execution_thread: _Optional[str] = ..., k: _Optional[int] = ..., largest: bool = ..., collective_device_list: _Optional[_Union[CollectiveDeviceListProto, _Mapping]] = ..., original_value: _Optional[bytes] = ..., ragged_dot_dimension_numbers: _Optional[_Union[RaggedDotDimensionNumbers, _Mapping]] = ..., iota_collective_device_list: _Optional[_Union[IotaReplicaGroupListProto, _Mapping]] = ..., mesh_axes_replica_group_list: _Optional[_Union[MeshAxesReplicaGroupListProto, _Mapping]] = ..., is_reverse: bool = ..., num_carries: _Optional[int] = ...) -> None: ...
 
 class HloComputationProto(_message.Message):
     __slots__ = ("name", "instructions", "program_shape", "id", "root_id", "is_fusion_computation")

@@ -510,7 +510,9 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
 
 
 def _find_parameters(provenance: Provenance, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Returns the numbers of the parameters that are these inputs. inputs: positions in `provenance.inputs`."""
+    """Returns the numbers of the parameters that are these inputs. inputs: positions in the `inputs` of the
+    provenance.
+    """
     known = provenance.parameters
     return tuple([known[number] for number in inputs if 0 <= number < len(known)])
 

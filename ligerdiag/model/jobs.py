@@ -146,6 +146,8 @@ class CompileRequest:
     """The writes that the worker declares, as in `Variation`."""
     tuning: TuningFile | None = None
     """The choices of XLA's autotuner with which the worker compiles; None compiles without them."""
+    lineage: bool = False
+    """Whether XLA also records the lineage of values, as in `Variation`."""
 
     def list_leftovers(self) -> tuple[str, ...]:
         """Returns the directories that the worker may leave behind."""
@@ -270,3 +272,8 @@ class Variation:
     """
     tuning: TuningFile | None = None
     """The choices of XLA's autotuner with which to compile, as a GPU made them; None compiles without them."""
+    lineage: bool = False
+    """Whether XLA also records the lineage of values: for an instruction, the operation of the program that produces its
+    value (see `compile.lowering.lineage`). If XLA cannot compile the program with it, the compile records none, and
+    `Provenance.lineage` says why.
+    """

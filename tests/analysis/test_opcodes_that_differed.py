@@ -12,11 +12,12 @@ from ligerdiag.analysis.def_use import find_moves
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.pieces import Pieces, follow_pieces
 from ligerdiag.analysis.explain.neighbours import compute_neighbourhoods
-from ligerdiag.analysis.reaching_definitions import find_origins, find_same_elements
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.writes import find_hidden_writes
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import LiteralProto
+from ligerdiag.provenance.value_numbers import find_same_elements
 from ligerdiag.replay.ops.scope import Cell
 from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.replay.runs.program import NanWatch

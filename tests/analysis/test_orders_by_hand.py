@@ -3,11 +3,12 @@
 import pytest
 
 from ligerdiag.analysis.evaluation.order import Order, compute_logical_times
-from ligerdiag.analysis.reaching_definitions import find_origins, number_values
+from ligerdiag.analysis.reaching_definitions import find_origins
 from ligerdiag.analysis.writes import Frame, find_hidden_writes
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto
+from ligerdiag.provenance.value_numbers import number_values
 from tests.analysis.by_hand import Program, effects_of
 from tests.hlo.building import array, tuple_of
 

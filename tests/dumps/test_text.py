@@ -8,13 +8,13 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from ligerdiag.analysis.reaching_definitions import find_same_elements, number_values
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.dumps import text_worker
 from ligerdiag.dumps.text_worker import Translator
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_frames
 from ligerdiag.hlo.parse import load_hlo, parse_hlo_module
+from ligerdiag.provenance.value_numbers import find_same_elements, number_values
 from ligerdiag.replay.ops.movement import load_constant
 from ligerdiag.replay.ops.scope import NotCoveredError
 from ligerdiag.workers import templates as worker_process

@@ -41,11 +41,12 @@ from functools import lru_cache, reduce
 from types import MappingProxyType
 
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.reaching_definitions import find_equal_operand, find_inlined, find_origins, number_inlined
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_origins
 from ligerdiag.analysis.writes import Frames, HiddenWrite, call_tags_of
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_integer, is_tuple
+from ligerdiag.provenance.value_numbers import find_equal_operand, number_inlined
 
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.FROM_NOTHING, Trait.CONTROL_FLOW)
 _NOT_PARTS = _NOT_OPERATIONS | {"broadcast"}
@@ -289,7 +290,7 @@ def _find_carriers(
 @lru_cache(maxsize=32)
 def _count_values(module: HloModule, root: HloComputation) -> Mapping[int, int]:
     """Returns, for each value number, how many operations have it, in the computation `root` and in everything that is
-    inlined into it. Operations of equal value have one number (see `reaching_definitions`).
+    inlined into it. Operations of equal value have one number (see `provenance.value_numbers`).
     """
     return Counter(
         numbers[one.id]

@@ -27,7 +27,6 @@ from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead, Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import name_leaf
-from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict
 from ligerdiag.analysis.verdict.first_divergence import (
     Differing,
@@ -46,6 +45,7 @@ from ligerdiag.analysis.verdict.output_reachability import Reached, find_reached
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.model.findings import Verdict
+from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 type _Reads = list[tuple[Verdict, WrongRead]]
 

@@ -29,7 +29,6 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.operand_provenance import UNSEEN, OperandEdge, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Position
@@ -37,6 +36,7 @@ from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
+from ligerdiag.provenance.value_numbers import find_twins
 
 _REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
 """Opcodes whose operands XLA may reorder. An operation with any other opcode keeps each operand in its place."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
-from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import WrongRead, put_in_order
 from ligerdiag.hlo.module import HloInstruction, TagPath
+from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,6 +1,6 @@
 """Finds out for which of several merged operations an instruction of the schedule is used.
 
-XLA makes one instruction of operations that it takes for one value (twins, see `reaching_definitions`). Fusion may then
+XLA makes one instruction of operations that it takes for one value (twins, see `provenance.value_numbers`). Fusion may then
 compute this instruction again for each of its users, and all of these instructions carry the name of the same twin. In
 `(x * x).sum(1) - before`, with `before = (x * x).sum()` from before the kernel's call, one multiplication runs before
 the kernel and one after it. Each is wrong for one of the two products, and right for the only product for which it is
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
-from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 _TRANSPARENT = having(Trait.SAME_ELEMENTS, Trait.FORWARDS)
 """Opcodes of instructions that may be XLA's and hand a value to its user unchanged."""

@@ -19,13 +19,13 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.reaching_definitions import find_twins
 from ligerdiag.analysis.verdict.comparison import Comparison
 from ligerdiag.analysis.verdict.first_divergence import Differing
 from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Dataflow
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.provenance.value_numbers import find_twins
 
 _CHOOSES = having(Trait.CHOOSES)
 """Opcodes that choose between operands. XLA replaces such an operation by its operand if it takes the operands between

@@ -5,7 +5,7 @@ The verdict compares an operand with the intended one, so the two must be matche
 (the number that ligerdiag gave each operation before the compile): looking through bitcasts and get-tuple-elements, the
 operand, or the value that a fusion gets for it, carries the tag of the intended operation. There are exceptions:
 
-- XLA merges operations with the same value (twins, see `reaching_definitions`), and merges an operation with another
+- XLA merges operations with the same value (twins, see `provenance.value_numbers`), and merges an operation with another
   one that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised.
   An operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier,
   because XLA may name a collective after a barrier across which it moved the value.
@@ -34,11 +34,11 @@ from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
-from ligerdiag.analysis.reaching_definitions import Twins, find_twins
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 RENAMED = PassThrough(bitcasts=True, tuples=True, fusions=True)

@@ -45,6 +45,7 @@ from ligerdiag.artifacts.artifact import (
     OPTIMIZED,
     PROVENANCE,
     READERS,
+    RECORDED,
     THUNKS,
     UNOPTIMIZED,
     Artifact,
@@ -71,6 +72,7 @@ from ligerdiag.compile.lowering.autotuner_choices import (
 )
 from ligerdiag.compile.lowering.jax_versions import assume_gpu
 from ligerdiag.compile.lowering.kernel_calls import compute_kernel_calls, find_live_tags
+from ligerdiag.compile.lowering.lineage import drop_lineage, has_lineage, put_lineage
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, convert_to_hlo, lower_case
 from ligerdiag.compile.lowering.partitioned import tag_shards
 from ligerdiag.errors import CompileError, describe_fault
@@ -197,6 +199,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
         *([("on host", program.on_host)] if program.on_host else []),
         "" if request.tuning is None else request.tuning.copy_sha256,
         [asdict(kernel) for kernel in program.library_kernels],
+        *(("lineage",) if request.lineage else ()),
     )
     return join_key(*(sha256(json.dumps(part).encode()).hexdigest() for part in (parts, names)))
 
@@ -241,7 +244,7 @@ def make_artifact(
     beside = Timer(_HEAD_START, lambda: converted.append(convert_to_hlo(program.as_written)))
     beside.start()
     try:
-        compiled, compile_seconds, opaque, tuning = _compile(program, request, dump, log, runs)
+        compiled, compile_seconds, opaque, tuning, lineage = _compile(program, request, dump, log, runs)
     finally:
         beside.cancel()  # has no effect once the translation runs
         beside.join()
@@ -249,6 +252,8 @@ def make_artifact(
         program = program.without_bodies(opaque)
         converted.clear()
     unoptimized, optimized, thunks = _find_dumped(dump)
+    if lineage == RECORDED and not has_lineage(unoptimized.read_bytes()):
+        lineage = "this XLA drops the attribute `mhlo.original_value`"
     live = find_live_tags(unoptimized.read_bytes())
     live |= {step.tag for body in program.bodies if body.tag in live for step in body.steps}
     calls = compute_kernel_calls(program.traced_calls, program.lowered_calls, live, program.dropped_calls)
@@ -273,7 +278,7 @@ def make_artifact(
     shutil.rmtree(dump)
     (directory / KERNEL_CALLS).write_text(render_kernel_calls(calls, program.library_kernels), encoding="utf-8")
     (directory / READERS).write_text(render_readers(program.readers), encoding="utf-8")
-    provenance = replace(_describe(request, program, compiled, key, compile_seconds), tuning=tuning)
+    provenance = replace(_describe(request, program, compiled, key, compile_seconds), tuning=tuning, lineage=lineage)
     (directory / PROVENANCE).write_text(render_provenance(provenance), encoding="utf-8")
     _measure_log(log)
     (directory / LOG).write_bytes(log.read_bytes()[begin:])
@@ -289,10 +294,10 @@ def _measure_log(log: Path) -> int:
 
 def _compile(
     program: LoweredCase, request: CompileRequest, dump: Path, log: Path, runs: bool
-) -> tuple[Any, float, Collection[int], Tuning | None]:
+) -> tuple[Any, float, Collection[int], Tuning | None, str]:
     """Returns the compiled program, the seconds that compiling took, the tags (numbers of operations) of the
-    `custom_partitioning` calls whose operations on shards could not be tagged, and the choices of XLA's autotuner that
-    come from a file.
+    `custom_partitioning` calls whose operations on shards could not be tagged, the choices of XLA's autotuner that
+    come from a file, and the field `lineage` of the provenance.
 
     log: the file that receives the output of this process. runs: whether the program will run on the GPUs of this machine.
     """
@@ -311,6 +316,7 @@ def _compile(
             os.environ["PATH"] = os.pathsep.join((str(_find_assembler() / "bin"), path))
             drop_host_callbacks(program.lowered)
         compiled, opaque, begin = None, list[int](), 0
+        lineage = _put_lineage(program) if request.lineage else ""
         while compiled is None:
             begin = _measure_log(log)
             try:
@@ -320,6 +326,10 @@ def _compile(
                 if request.tuning is not None and drop_unknown_form(str(fault), options, request.tuning):
                     continue
                 remedy = find_remedy(str(fault), options, request.flags)
+                if remedy is None and lineage == RECORDED:
+                    drop_lineage(program.lowered.compiler_ir("stablehlo"))
+                    lineage = f"XLA does not compile the program with its lineage: {describe_fault(fault)}"
+                    continue
                 if runs or remedy is None:
                     raise
                 options |= remedy
@@ -335,7 +345,13 @@ def _compile(
     if request.tuning is not None:
         _measure_log(log)
         tuning = read_choices(log.read_bytes()[begin:].decode(errors="replace"), request.tuning)
-    return compiled, seconds, opaque, tuning
+    return compiled, seconds, opaque, tuning, lineage
+
+
+def _put_lineage(program: LoweredCase) -> str:
+    """Makes XLA record the lineage of values, and returns the field `lineage` of the provenance."""
+    known = put_lineage(program.lowered.compiler_ir("stablehlo"))
+    return RECORDED if known else "this jaxlib does not know `mhlo.original_value`"
 
 
 @contextmanager

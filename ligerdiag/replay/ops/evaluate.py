@@ -27,7 +27,7 @@ from ligerdiag.replay.ops.movement import DYNAMIC, IDENTITY, MOVEMENT
 from ligerdiag.replay.ops.products import DOT, evaluate_gemm, multiply
 from ligerdiag.replay.ops.random_bits import RANDOM, compute_threefry
 from ligerdiag.replay.ops.reductions import REDUCTION, SCAN, WINDOWS
-from ligerdiag.replay.ops.scope import Evaluate, Multiply, NotCoveredError, Scope, Value
+from ligerdiag.replay.ops.scope import Evaluate, Multiply, NotCoveredError, OnValue, Scope, Value
 from ligerdiag.replay.ops.sorting import ORDERING, evaluate_radix_sort, evaluate_topk_call
 
 
@@ -113,6 +113,8 @@ class HloEvaluator:
     module: HloModule
     partition: int = 0
     multiply: Multiply = multiply
+    on_value: OnValue | None = None
+    """Gets the values of the computations that are called, fused ones among them, except parameters and unused values."""
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
@@ -130,6 +132,8 @@ class HloEvaluator:
                 continue
             operands = tuple([values[operand.id] for operand in instruction.operands])
             values[instruction.id] = self.evaluate(instruction, operands)
+            if self.on_value is not None:
+                self.on_value(instruction, values[instruction.id], self.partition)
             for operand in instruction.operands:
                 left[operand.id] -= 1
                 if not left[operand.id]:

@@ -61,6 +61,11 @@ type Multiply = Callable[[Array, Array, np.dtype[Any]], Array]
 product.
 """
 
+type OnValue = Callable[[HloInstruction, Value, int], None]
+"""A function to which a run passes each value as soon as it is computed: the instruction, its value, and the number of
+the device (0 if all devices share the value). A later instruction may overwrite the value.
+"""
+
 type Evaluate = Callable[[HloInstruction, tuple[Value, ...], Scope], Value]
 """A function that computes one instruction from its operands' values and does not change them. Raises NotCoveredError.
 """

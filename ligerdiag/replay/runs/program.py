@@ -44,6 +44,7 @@ from ligerdiag.replay.ops.scope import (
     Cells,
     Multiply,
     NotCoveredError,
+    OnValue,
     Spread,
     Value,
     copy_cells,
@@ -190,14 +191,17 @@ def run_program(
     watch: ValueWatch | None = None,
     most: Mapping[int, int] | None = None,
     multiply: Multiply = multiply,
+    on_value: OnValue | None = None,
 ) -> tuple[Array, ...]:
     """Runs the program as written and returns its outputs, whole arrays: the leaves of the entry's root, in order.
 
     arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: number of
     devices inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
-    iterations that it runs. multiply: computes the products. Raises NotCoveredError.
+    iterations that it runs. multiply: computes the products. on_value: gets the result of each instruction; values inside
+    of a call, a loop or a branch come before that of the instruction itself. Raises NotCoveredError.
     """
-    return _Run(module, kernels, isolated, devices, watch, most or {}, multiply).start(arguments)
+    run = _Run(module, kernels, isolated, devices, watch, most or {}, multiply, on_value=on_value)
+    return run.start(arguments)
 
 
 def run_intended_and_stale(
@@ -230,6 +234,7 @@ class _Run:
     watch: ValueWatch | None = None
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     multiply: Multiply = multiply
+    on_value: OnValue | None = None
     overwrote: bool = False
     """Whether a kernel has overwritten an operand that no declared output aliases."""
     _evaluator: HloEvaluator = field(init=False)
@@ -266,7 +271,10 @@ class _Run:
         left = dict(self._evaluator.count_uses(computation))
         values: dict[int, Cells] = {}
         for instruction in self.module.sort_in_program_order(computation):
-            values[instruction.id] = self._run_instruction(instruction, values, arguments)
+            found = values[instruction.id] = self._run_instruction(instruction, values, arguments)
+            if self.on_value is not None:
+                for device in range(max(1, count_devices(found))):
+                    self.on_value(instruction, read_cells(pick_cells(found, device)), device)
             for operand in instruction.operands:
                 left[operand.id] -= 1
                 if not left[operand.id]:

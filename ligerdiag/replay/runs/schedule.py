@@ -35,7 +35,7 @@ from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype
 from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.ops.products import multiply
-from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError, Value
+from ligerdiag.replay.ops.scope import Array, Multiply, NotCoveredError, OnValue, Value
 from ligerdiag.replay.runs.collectives import COLLECTIVES, exchange
 from ligerdiag.replay.runs.program import Kernels, is_launched
 
@@ -191,6 +191,8 @@ def run_sliced(
             values[one.id] = _launch(one, flat, kernels, broken.get(one.id, ()))
         else:
             values[one.id] = evaluator.evaluate(one, inputs)
+        if evaluator.on_value is not None:
+            evaluator.on_value(one, values[one.id], evaluator.partition)
     return values[fused.root.id]
 
 
@@ -257,6 +259,8 @@ class ScheduleRunner:
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     """Maps the id of a loop to the most iterations that it runs; other loops run to their end."""
     multiply: Multiply = multiply
+    on_value: OnValue | None = None
+    """Gets the result of each scheduled instruction, and of each instruction in a fusion without a collective."""
     _positions: Positions = field(init=False)
     _memories: list[DeviceMemory] = field(init=False)
     _evaluators: list[HloEvaluator] = field(init=False)
@@ -271,7 +275,9 @@ class ScheduleRunner:
         for alias in find_broken_aliases(self.module, self._positions):
             self._broken.setdefault(alias.call.id, set()).add(alias.operand)
         self._memories = [self._make_memory() for _ in range(self.devices)]
-        self._evaluators = [HloEvaluator(self.module, device, self.multiply) for device in range(self.devices)]
+        self._evaluators = [
+            HloEvaluator(self.module, device, self.multiply, self.on_value) for device in range(self.devices)
+        ]
         for computation in self.module.computations.values():
             for instruction in computation.sequence:
                 if instruction.opcode == "constant":
@@ -344,6 +350,9 @@ class ScheduleRunner:
         self._entered.add(computation.id)
         for instruction in computation.sequence:
             self._execute(instruction, active)
+            if self.on_value is not None:
+                for device in active:
+                    self.on_value(instruction, self._memories[device].read(instruction), device)
 
     def _execute(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         opcode = instruction.opcode

@@ -1,0 +1,309 @@
+"""Numbers arrays by the expressions that compute them: two arrays with one number are equal, element by element.
+
+One `ExpressionTable` serves several modules, so that a value of the schedule and a value of the program can have one
+number. A number is never given by a guess; two equal arrays may well have two numbers. Arrays are equal here if nothing
+writes: a kernel is a function of its operands, as XLA sees it, and two equal calls have equal results.
+
+An array of one repeated element is known by its type, dimensions and element. A view (reshape, transpose, or a bitcast,
+whose meaning depends on the layouts) is a number by its operand, and views that undo each other vanish.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ligerdiag.hlo.module import HloInstruction
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import DTYPE_NAMES, is_tuple
+from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
+
+type Number = int
+"""Number of an array, or of another leaf of a result."""
+type Dimensions = tuple[int, ...]
+type Element = tuple[str, str | bytes]
+"""One element of a constant: the field of the literal that holds it, and its text or bytes."""
+
+_NOT_PART_OF_VALUE = (
+    "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids", "original_value",
+    "channel_id", "frontend_attributes", "output_operand_aliasing", "indices_are_sorted", "unique_indices",
+    "custom_call_has_side_effect", "fusion_kind",
+)  # fmt: skip
+"""Fields of an instruction that do not change its value."""
+_COMMUTES = having(Trait.COMMUTES)
+_CONVERTED = {"f32": "f32s", "f64": "f64s", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+"""Maps a type to the field of a literal that holds its elements."""
+_SMALL = 1 << 24
+"""Every smaller integer is a number of type f32, too."""
+_LITERALS = ("preds", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The unknown value of one element of a loop's state, at the beginning of any iteration."""
+
+    depth: int
+    """Number of loops around the loop."""
+    rank: int
+
+
+@dataclass(slots=True, eq=False)
+class ExpressionTable:
+    """Gives equal expressions one number."""
+
+    rounds: bool = True
+    """Whether a conversion from one floating-point type to another makes a new array; if False, it is its operand."""
+    _numbers: dict[Hashable, Number] = field(default_factory=dict[Hashable, Number])
+    _symbols: list[frozenset["Symbol"]] = field(default_factory=list[frozenset["Symbol"]])
+    """For each number, the symbols of loops' states in its expression."""
+    _splats: dict[Number, Element] = field(default_factory=dict[Number, Element])
+    _reshapes: dict[Number, tuple[Number, Dimensions]] = field(default_factory=dict[Number, tuple[Number, Dimensions]])
+    """Maps the number of a reshape to (its operand, the operand's dimensions)."""
+    _transposes: dict[Number, tuple[Number, Dimensions, Dimensions]] = field(
+        default_factory=dict[Number, tuple[Number, Dimensions, Dimensions]]
+    )
+    """Maps the number of a transpose to (its operand, the operand's dimensions, the order of these)."""
+    _joined: dict[Number, tuple[int, tuple[tuple[Number, int], ...]]] = field(
+        default_factory=dict[Number, tuple[int, tuple[tuple[Number, int], ...]]]
+    )
+    """Maps the number of a concatenation to (dimension, each piece with its size in this dimension)."""
+
+    def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
+        """Returns the number of an expression. operands: the numbers in it. bound: the depth of the loop whose symbols the
+        expression binds, so that it does not depend on them.
+        """
+        given = tuple(operands)
+        key = (*expression, given)
+        found = self._numbers.get(key)
+        if found is None:
+            symbols = frozenset[Symbol]().union(*(self._symbols[one] for one in given))
+            found = self._add(key, frozenset([one for one in symbols if one.depth != bound]))
+        return found
+
+    def number_symbol(self, symbol: "Symbol", *leaf: Hashable) -> Number:
+        """Returns the number of a leaf of the element that the symbol is."""
+        key = ("symbol", symbol, *leaf, ())
+        found = self._numbers.get(key)
+        return self._add(key, frozenset({symbol})) if found is None else found
+
+    def number_anew(self) -> Number:
+        """Returns a number that no other value has."""
+        return self.number("anew", len(self._symbols))
+
+    def list_symbols(self, number: Number) -> frozenset["Symbol"]:
+        """Returns the symbols of `number_symbol` that the expression contains."""
+        return self._symbols[number]
+
+    def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:
+        number = self._numbers[key] = len(self._symbols)
+        self._symbols.append(symbols)
+        return number
+
+    def number_splat(self, shape: ShapeProto, element: Element) -> Number:
+        """Returns the number of an array of this shape that repeats one element."""
+        number = self.number("splat", shape.element_type, tuple(shape.dimensions), element)
+        self._splats[number] = element
+        return number
+
+    def number_concatenation(self, axis: int, pieces: Sequence[tuple[Number, int]]) -> Number:
+        """Returns the number of a concatenation. axis: its dimension. pieces: the operands with their sizes in it."""
+        if len(pieces) == 1:
+            return pieces[0][0]
+        sizes = tuple([size for _, size in pieces])
+        number = self.number("concatenate", axis, sizes, operands=[piece for piece, _ in pieces])
+        self._joined[number] = axis, tuple(pieces)
+        return number
+
+    def number_constant(self, instruction: HloInstruction) -> Number:
+        """Returns the number of a constant's array."""
+        element = _find_only_element(instruction.proto.literal)
+        if element is not None:
+            return self.number_splat(instruction.shape, element)
+        literal = LiteralProto()
+        literal.CopyFrom(instruction.proto.literal)
+        literal.ClearField("shape")
+        kind, dimensions = instruction.shape.element_type, tuple(instruction.shape.dimensions)
+        return self.number("constant", kind, dimensions, literal.SerializeToString(deterministic=True))
+
+    def number_moved(self, moved: Number, shape: ShapeProto) -> Number | None:
+        """Returns the number of an array of this shape that holds only elements of `moved`, if these are all the same."""
+        element = self._splats.get(moved)
+        return None if element is None else self.number_splat(shape, element)
+
+    def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
+        """Returns the number of the conversion of an array that repeats one small integer to floating-point numbers or other
+        integers; None for any other array.
+        """
+        element, name = self._splats.get(operand), _CONVERTED.get(DTYPE_NAMES.get(after.element_type, ""))
+        if element is None or name is None or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
+            return None
+        number = int(element[1])
+        if not 0 <= number < _SMALL:
+            return None
+        return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
+
+    def number_product(self, one: HloInstruction, operands: Sequence[Number]) -> Number | None:
+        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
+        transposes of the operands; None for a product in another form.
+        """
+        numbers = one.proto.dot_dimension_numbers
+        sides = [
+            self._look_through_transpose(
+                operands[0],
+                one.operands[0].shape,
+                tuple(numbers.lhs_batch_dimensions),
+                tuple(numbers.lhs_contracting_dimensions),
+            ),
+            self._look_through_transpose(
+                operands[1],
+                one.operands[1].shape,
+                tuple(numbers.rhs_batch_dimensions),
+                tuple(numbers.rhs_contracting_dimensions),
+            ),
+        ]
+        precision = tuple(one.proto.precision_config.operand_precision)
+        if len(set(precision)) > 1:
+            return None
+        batch = len(numbers.lhs_batch_dimensions)
+        free = [
+            len(operand.shape.dimensions) - batch - len(side[2])
+            for operand, side in zip(one.operands, sides, strict=True)
+        ]
+        pairs = sorted(zip(sides[0][2], sides[1][2], strict=True))
+        flipped = sorted(zip(sides[1][2], sides[0][2], strict=True))
+        straight = (sides[0][1], sides[1][1], tuple(pairs), sides[0][0], sides[1][0])
+        turned = (sides[1][1], sides[0][1], tuple(flipped), sides[1][0], sides[0][0])
+        kind, dimensions = one.shape.element_type, tuple(one.shape.dimensions)
+        chosen = min(straight, turned, key=lambda form: (form[3:], form[:3]))
+        product = self.number(
+            "product", kind, precision, one.proto.precision_config.algorithm, chosen[:3], operands=chosen[3:]
+        )
+        if chosen == straight:
+            return product
+        places = [*range(batch), *range(batch + free[0], batch + sum(free)), *range(batch, batch + free[0])]
+        before = tuple([dimensions[place] for place in places])
+        return self.number_transpose(product, before, tuple([places.index(place) for place in range(len(places))]))
+
+    def _look_through_transpose(
+        self, operand: Number, shape: ShapeProto, batch: Dimensions, contracting: Dimensions
+    ) -> tuple[Number, Dimensions, Dimensions]:
+        """Returns an operand of a product without a transpose around it, and its batch and contracting dimensions; the
+        operand as it is if the transpose exchanges other dimensions, too.
+        """
+        earlier = self._transposes.get(operand)
+        if earlier is None:
+            return operand, batch, contracting
+        base, _, order = earlier
+        free = [order[number] for number in range(len(shape.dimensions)) if number not in (*batch, *contracting)]
+        if free != sorted(free):
+            return operand, batch, contracting
+        return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
+
+    def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
+        """Returns the number of the reshape of an array with dimensions `before` to dimensions `after`."""
+        if before == after:
+            return operand
+        base, dimensions = self._reshapes.get(operand, (operand, before))
+        if dimensions == after:
+            return base
+        number = self.number("reshape", dimensions, after, operands=(base,))
+        self._reshapes[number] = base, dimensions
+        return number
+
+    def number_transpose(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number:
+        """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
+        dimension order[k] of the operand.
+        """
+        if list(order) == sorted(order):
+            return operand
+        after = tuple([dimensions[number] for number in order])
+        if [number for number in order if dimensions[number] != 1] == sorted(
+            number for number in order if dimensions[number] != 1
+        ):
+            return self.number_reshape(operand, dimensions, after)
+        if operand in self._transposes:
+            base, before, first = self._transposes[operand]
+            return self.number_transpose(base, before, tuple([first[number] for number in order]))
+        number = self.number("transpose", order, dimensions, operands=(operand,))
+        self._transposes[number] = operand, dimensions, order
+        return number
+
+    def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
+        """Returns the number of a bitcast: the same bytes in another shape or layout."""
+        first, last = _list_major_to_minor(before), _list_major_to_minor(after)
+        if before.element_type != after.element_type or first is None or last is None:
+            return self.number("bitcast", _describe(before), _describe(after), operands=(operand,))
+        dimensions = tuple(before.dimensions)
+        flat = self.number_transpose(operand, dimensions, first)
+        physical = tuple([after.dimensions[number] for number in last])
+        shaped = self.number_reshape(flat, tuple([dimensions[number] for number in first]), physical)
+        return self.number_transpose(shaped, physical, tuple([last.index(number) for number in range(len(last))]))
+
+    def number_slice(self, instruction: HloInstruction, operand: Number, attributes: bytes) -> Number:
+        """Returns the number of a slice: that of the array itself if the slice takes the whole of it, or of a piece of a
+        concatenation if it takes exactly this piece.
+        """
+        taken = [(one.start, one.limit, one.stride) for one in instruction.proto.slice_dimensions]
+        dimensions = instruction.operands[0].shape.dimensions
+        partial = [
+            (number, start, limit, stride)
+            for number, (start, limit, stride) in enumerate(taken)
+            if (start, limit, stride) != (0, dimensions[number], 1)
+        ]
+        if not partial:
+            return operand
+        axis, pieces = self._joined.get(operand, (-1, ()))
+        at = 0
+        for piece, size in pieces if len(partial) == 1 else ():
+            if partial[0] == (axis, at, at + size, 1):
+                return piece
+            at += size
+        return self.number("slice", attributes, operands=(operand,))
+
+
+def list_attributes(instruction: HloInstruction) -> bytes:
+    """Returns everything in the instruction's message that its value depends on, except operands and computations."""
+    stripped = HloInstructionProto()
+    stripped.CopyFrom(instruction.proto)
+    for name in _NOT_PART_OF_VALUE:
+        stripped.ClearField(name)
+    if instruction.opcode != "custom-call":
+        stripped.ClearField("backend_config")
+    if stripped.comparison_type != "TOTALORDER":  # any other follows from the operands' type
+        stripped.ClearField("comparison_type")
+    stripped.DiscardUnknownFields()
+    _drop_layout(stripped.shape)
+    return stripped.SerializeToString(deterministic=True)
+
+
+def sort_operands(opcode: str, operands: Sequence[Number]) -> tuple[Number, ...]:
+    """Returns the operands in an order that does not matter for the value."""
+    return tuple(sorted(operands)) if opcode in _COMMUTES else tuple(operands)
+
+
+def _drop_layout(shape: ShapeProto) -> None:
+    shape.ClearField("layout")
+    for part in shape.tuple_shapes:
+        _drop_layout(part)
+
+
+def _describe(shape: ShapeProto) -> Hashable:
+    return shape.element_type, tuple(shape.dimensions), tuple(shape.layout.minor_to_major)
+
+
+def _list_major_to_minor(shape: ShapeProto) -> Dimensions | None:
+    """Returns the dimensions of an array as they lie in memory, outermost first; None for a tuple or without a layout."""
+    order = tuple(reversed(shape.layout.minor_to_major))
+    return None if is_tuple(shape) or sorted(order) != list(range(len(shape.dimensions))) else order
+
+
+def _find_only_element(literal: LiteralProto) -> Element | None:
+    """Returns the element that a constant's array repeats; None if it has several or another format."""
+    for name in _LITERALS:
+        values = getattr(literal, name)
+        if values:
+            first = repr(values[0])
+            return (name, first) if all(repr(one) == first for one in values) else None
+    for name, size in (("f16s", 2), ("bf16s", 2), ("u8s", 1), ("s8s", 1)):
+        data: bytes = getattr(literal, name)
+        if data:
+            return (name, data[:size]) if data == data[:size] * (len(data) // size) else None
+    return None

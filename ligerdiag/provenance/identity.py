@@ -1,0 +1,98 @@
+"""The records with which `identification` answers: values of the program, evidence, and the identity of a value."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+
+from ligerdiag.hlo.module import TagPath
+from ligerdiag.hlo.shape import ShapeIndex, render_index
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ProgramValue:
+    """One array of the program: of the result of an operation, or of an argument."""
+
+    path: TagPath
+    """Tag path of the operation (see `hlo.module.TagPath`); () for an argument."""
+    index: ShapeIndex = ()
+    """Leaf of the operation's or argument's shape."""
+    argument: int = -1
+    """Number of the entry parameter; -1 for the result of an operation."""
+
+    def __str__(self) -> str:
+        name = "/".join(f"ld{tag}" for tag in self.path) if self.path else f"argument {self.argument}"
+        return name + (render_index(self.index) if self.index else "")
+
+
+class EvidenceKind(StrEnum):
+    """The witnesses for the identity of a value."""
+
+    TAG = "tag"
+    """The tag in the instruction's op_name: the operation for which the instruction was made."""
+    STRUCTURE = "structure"
+    """The expression that computes the value is that of a value of the program."""
+    LINEAGE = "lineage"
+    """XLA's original value: the value of the program that the array equals, as XLA's passes say."""
+
+
+class Maker(StrEnum):
+    """Who made the instruction that computes a value."""
+
+    AUTHOR = "author"
+    """The author wrote the operation; the instruction is the operation or a clone of it."""
+    XLA = "xla"
+    """A pass of XLA made the instruction."""
+    ARGUMENT = "argument"
+    """Nobody: the value is an argument of the program."""
+    UNKNOWN = "unknown"
+    """The evidence does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The words of one witness on a value."""
+
+    kind: EvidenceKind
+    values: frozenset[ProgramValue]
+    """The values of the program that this witness names, with those that the program's own structure makes equal."""
+    near: frozenset[ProgramValue] = field(default=frozenset(), repr=False)
+    """These, and those that differ from them only by conversions between floating-point types, which XLA removes."""
+    is_firm: bool
+    """Whether the witness says that the value equals these. Not firm is a tag on an instruction that a pass may have made
+    for the operation, and lineage that contradicts the shape.
+    """
+    said: str
+    """The witness's own words, such as `origin={{"ld6"}}` or `#ld5`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueIdentity:
+    """The values of the program that one array of the schedule equals, who made it, and on what evidence."""
+
+    values: frozenset[ProgramValue] = frozenset()
+    """The array has the dimensions and elements of each of these, up to rounding; empty if that is unknown."""
+    maker: Maker = Maker.UNKNOWN
+    made_for: TagPath = ()
+    """Tag path of the operation for which the instruction was made, by its tag; () without a tag."""
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.values)
+
+    @property
+    def contradictions(self) -> tuple[tuple[Evidence, Evidence], ...]:
+        """Returns each pair of evidence that names different values of the program, not only by rounding."""
+        named = [one for one in self.evidence if one.values]
+        return tuple([pair for pair in combinations(named, 2) if pair[0].near.isdisjoint(pair[1].near)])
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Returns whether two pieces of firm evidence name different values. Both may be right, where XLA knows that the two
+        values are equal; `values` has those of the structure then, and none without it.
+        """
+        return any(one.is_firm and other.is_firm for one, other in self.contradictions)
+
+
+UNKNOWN = ValueIdentity()
+"""The identity of an array of which nothing is known."""
