@@ -65,11 +65,8 @@ class AmbiguitySearch:
         trusted name (see `_find_unidentified`).
         """
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
-        wrongs = {
-            name: {one.write for one in output.causes if one.verdict.is_wrong} for name, output in self.outputs.items()
-        }
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
-            wrong = wrongs[name]
+            wrong = self.outputs[name].wrong
             found[name] |= {
                 key
                 for key in self.evaluator.space.marks_in(labels)
@@ -85,7 +82,7 @@ class AmbiguitySearch:
             }
             found[name] |= {one for one in ambiguities if one.write not in known}  # it is as bad already
         for name, ambiguities in (*self._find_twin_operands(), *self._find_mixed()):
-            found[name] |= {one for one in ambiguities if one.write not in wrongs[name]}
+            found[name] |= {one for one in ambiguities if one.write not in self.outputs[name].wrong}
         for name, writes in self.blamed.unsearched.items():
             found[name] |= {Ambiguity(write, Reason.TOO_MANY, 0) for write in writes}
         for name, ambiguities in self._find_unidentified(possible):

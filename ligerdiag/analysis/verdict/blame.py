@@ -153,11 +153,9 @@ class BlameSearch:
         merged values meet. The program's arguments decide which of these values the output gets, so its numbers may be
         right (see `Blamed.decided`).
         """
-        wrong = {
-            name: self.evaluator.space.bits_of(map(_get_write, _list_wrong(output))) for name, output in outputs.items()
-        }
         found = {name: unite(one.writes for one in some if one.instruction) for name, some in mixed.items()}
-        return frozenset(name for name, bits in found.items() if bits and not wrong[name] & ~bits)
+        writes_of = self.evaluator.space.writes_of
+        return frozenset(name for name, bits in found.items() if bits and outputs[name].wrong <= {*writes_of(bits)})
 
     def _find_decided(
         self, outputs: Mapping[str, OutputVerdict], findings: list[ReadFinding], reads: list[WrongRead]
@@ -169,7 +167,7 @@ class BlameSearch:
         explained = {
             name
             for name, output in outputs.items()
-            if (wrong := _list_wrong(output)) and all((name, cause.write, cause.verdict) in known for cause in wrong)
+            if output.wrong and all((name, c.write, c.verdict) in known for c in output.causes if c.verdict.is_wrong)
         }
         if not explained:
             return frozenset()
@@ -282,14 +280,6 @@ class BlameSearch:
             if names:
                 found.append(replace(one, outputs=names))
         return found
-
-
-def _list_wrong(output: OutputVerdict) -> list[Cause]:
-    return [cause for cause in output.causes if cause.verdict.is_wrong]
-
-
-def _get_write(cause: Cause) -> int:
-    return cause.write
 
 
 def find_latent(pair: EvaluatedPair, outputs: Mapping[str, OutputVerdict]) -> tuple[ReadFinding, ...]:

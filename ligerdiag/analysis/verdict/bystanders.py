@@ -67,7 +67,7 @@ class DirectErrors:
         certain = {
             name: responsible[name]
             for name, output in found.outputs.items()
-            if not responsible[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
+            if not responsible[name].isdisjoint(output.wrong)
         }
         return found.drop(lambda name, one: one.verdict.is_wrong and one.write not in certain.get(name, {one.write}))
 
@@ -77,9 +77,8 @@ def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, 
     write whose bytes nobody reads wrongly).
     """
     wrong = _join(differing).values()
-    return any(errors.both.bit_count() > 1 for errors in wrong) or any(
-        len(_list_wrong(output)) > 1 for output in outputs.values()
-    )
+    is_wrong_about_several = any(errors.both.bit_count() > 1 for errors in wrong)
+    return is_wrong_about_several or any(len(output.wrong) > 1 for output in outputs.values())
 
 
 def find_direct_errors(
@@ -95,7 +94,7 @@ def find_direct_errors(
     differing = find_wrong_operations(OperandProvenance(intended, actual, evaluator), comparison)
     pair = replace(pair, intended=intended, actual=actual)
     outputs, _ = blame_merged_values(compare_outputs(names, pair, comparison), pair, comparison, evaluator)
-    return DirectErrors(_join(differing), {name: _list_wrong(output) for name, output in outputs.items()})
+    return DirectErrors(_join(differing), {name: output.wrong for name, output in outputs.items()})
 
 
 def _join(differing: tuple[Differing, ...]) -> Mapping[_Place, Errors]:
@@ -104,7 +103,3 @@ def _join(differing: tuple[Differing, ...]) -> Mapping[_Place, Errors]:
     for one in differing:
         found[one.path, one.occurrence.instruction.id] |= one.errors
     return found
-
-
-def _list_wrong(output: OutputVerdict) -> frozenset[int]:
-    return frozenset([cause.write for cause in output.causes if cause.verdict.is_wrong])

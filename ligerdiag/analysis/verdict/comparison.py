@@ -134,6 +134,11 @@ class OutputVerdict:
     verdict: Verdict
     causes: tuple[Cause, ...]
 
+    @property
+    def wrong(self) -> frozenset[int]:
+        """Indices of the hidden writes about which the output is stale or clobbered."""
+        return frozenset([cause.write for cause in self.causes if cause.verdict.is_wrong])
+
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
         """Returns a copy of the verdict with these causes added; the worst verdict of all causes counts."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))

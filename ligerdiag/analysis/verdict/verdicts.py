@@ -88,8 +88,7 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
     decided = frozenset(
         name
         for name, output in found.outputs.items()
-        if (wrong := evaluator.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
-        and not wrong & ~written
+        if (wrong := evaluator.space.bits_of(output.wrong)) and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
     dropped = {name: set(evaluator.space.writes_of(bits)) for name, bits in zip(found.outputs, unused, strict=False)}
@@ -322,23 +321,13 @@ def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):
         return verdicts
+    causes = [Cause(index, Verdict.UNKNOWN) for index in sorted(matching.conditional)]
+    causes += [Cause(index, Verdict.STALE) for index in sorted(matching.idle)]
+    paths = [pair.writes[cause.write].tag_path for cause in causes]  # without a tag, each output may depend on the call
     outputs = dict(verdicts.outputs)
-    for indices, verdict in ((matching.conditional, Verdict.UNKNOWN), (matching.idle, Verdict.STALE)):
-        for index, reached in _find_reached(indices, pair, evaluator):
-            for (name, output), is_reached in zip(outputs.items(), reached, strict=False):
-                if is_reached:
-                    outputs[name] = output.join((Cause(index, verdict),))
+    for (name, output), found in zip(
+        verdicts.outputs.items(), evaluator.find_dependents(filter(None, paths)), strict=False
+    ):
+        joined = [cause for cause, path in zip(causes, paths, strict=True) if not path or path in found]
+        outputs[name] = output.join(tuple(joined))
     return replace(verdicts, outputs=outputs)
-
-
-def _find_reached(
-    indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
-) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields (index of a write, one bool for each output) for each of these writes, in ascending order: whether the
-    output depends on a result of the write's call in the program. If the call has no tag, each output may, and all are
-    True.
-    """
-    paths = {index: pair.writes[index].tag_path for index in sorted(indices)}
-    reached = evaluator.find_dependents(filter(None, paths.values()))
-    for index, path in paths.items():
-        yield index, tuple([not path or path in found for found in reached])
