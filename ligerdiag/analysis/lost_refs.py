@@ -37,7 +37,7 @@ from itertools import chain
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet, compute_intended
-from ligerdiag.analysis.verdict.comparison import Comparison, Edge
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.writes import (
     EffectsOf,
     HiddenWrite,
@@ -446,7 +446,7 @@ class _Comparison:
         ]
         if meant == got:
             return tuple(added)
-        stale, clobbered = self.comparison.find_errors(Edge(meant, got))
+        stale, clobbered = self.comparison.find_errors(ComparedEdge(meant, got))
         for number in self.comparable:
             mine, its = (labels & space.all_fresh(number) for labels in (meant, got))
             if mine and its & ~mine:

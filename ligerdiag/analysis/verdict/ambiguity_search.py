@@ -20,8 +20,8 @@ from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
 from ligerdiag.analysis.verdict.blame import Blamed
-from ligerdiag.analysis.verdict.comparison import Comparison, Edge, OutputVerdict
-from ligerdiag.analysis.verdict.edges import Differing, find_authored_occurrences
+from ligerdiag.analysis.verdict.compared_edges import Differing, find_authored_occurrences
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison, OutputVerdict
 from ligerdiag.analysis.write_correspondence import locate_operand
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access
@@ -117,7 +117,7 @@ class AmbiguitySearch:
         sets = zip(self.outputs.items(), self.pair.intended.outputs, actual.outputs, strict=False)
         for (name, output), meant, delivered in sets:
             were = {cause.write: cause.verdict for cause in output.causes}
-            for cause in self.comparison.compare(Edge(meant, delivered)).causes:
+            for cause in self.comparison.compare(ComparedEdge(meant, delivered)).causes:
                 if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
                     original = self.evaluator.space.all_original(cause.write)
                     first = min(number for number, labels in possible.items() if labels & original)
@@ -270,7 +270,7 @@ class AmbiguitySearch:
         for occurrence in occurrences[:_NAMED]:
             if not wrong:
                 return
-            bits = wrong & self.comparison.find_errors(Edge(intended, occurrence.labels)).both
+            bits = wrong & self.comparison.find_errors(ComparedEdge(intended, occurrence.labels)).both
             if bits:
                 yield occurrence.instruction.id, bits
             wrong &= ~bits

@@ -4,9 +4,9 @@ An output can be wrong although it depends on the same hidden writes in the prog
 dependence sets agree). This module makes outputs worse, never better, for two reasons:
 
 - The output depends on a value that XLA merged with another version of it (`merged_values`).
-- An operation upstream is the author's own and one of its edges is wrong (`edges`): an output that mixes several values
-  can depend on all the right writes and still have one wrong part. The output gets the operation's verdict. This does
-  not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop nesting differs,
+- An operation upstream is the author's own and one of its edges is wrong (`compared_edges`): an output that mixes
+  several values can depend on all the right writes and still have one wrong part. The output gets the operation's
+  verdict. This does not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop nesting differs,
   and those that a call which the program lacks may have performed for this output (`_find_elsewhere`).
 
 A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import Labels, unite
+from ligerdiag.analysis.verdict.compared_edges import Differing, find_authored_occurrences
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.edges import Differing, find_authored_occurrences
 from ligerdiag.analysis.verdict.first_divergence import WrongRead, find_wrong_reads
 from ligerdiag.analysis.verdict.merged_values import MergedEdge, blame_merged_values
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance

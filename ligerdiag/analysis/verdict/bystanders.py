@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.verdict.blame import Blamed
+from ligerdiag.analysis.verdict.compared_edges import Differing, compare_outputs, find_wrong_operations
 from ligerdiag.analysis.verdict.comparison import Comparison, Errors, OutputVerdict
-from ligerdiag.analysis.verdict.edges import Differing, compare_outputs, find_wrong_operations
 from ligerdiag.analysis.verdict.merged_values import blame_merged_values
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath

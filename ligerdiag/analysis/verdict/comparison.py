@@ -1,7 +1,7 @@
 """Defines the verdicts: compares the version that an edge means with the version that it gets, and combines verdicts.
 
-An *edge* is one read of one value by one consumer. `Edge` has the two versions as dependence sets: that of the value in
-the program, and that of the value in the schedule. `Comparison.compare` decides the verdict on an edge, and
+An *edge* is one read of one value by one consumer. `ComparedEdge` has the two versions as dependence sets: that of the
+value in the program, and that of the value in the schedule. `Comparison.compare` decides the verdict on an edge, and
 `Comparison.find_errors`, a part of it, the hidden writes about which the edge is wrong. Outputs, operations, operands
 and values that XLA merged are all compared by these two.
 
@@ -42,7 +42,7 @@ An output may be worse than its own sets:
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
 - stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
   loop or conditional (`blame`, `merged_values`);
-- stale or clobbered, if an operation upstream is the author's own and one of its edges is (`blame`, `edges`);
+- stale or clobbered, if an operation upstream is the author's own and one of its edges is (`blame`, `compared_edges`);
 - unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
   operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
@@ -74,7 +74,7 @@ from ligerdiag.model.schedule_view import ReadKind
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ComparedEdge:
     """One read of one value by one consumer: an operand, a value that enters a loop or a branch, an output. For an
     operation as a whole, the value is its result.
     """
@@ -193,7 +193,7 @@ class Comparison:
         object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
         object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
-    def compare(self, edge: Edge) -> OutputVerdict:
+    def compare(self, edge: ComparedEdge) -> OutputVerdict:
         """Returns the verdict on an edge, with a cause for each hidden write about which the edge is not fresh."""
         errors = self.find_errors(edge)
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
@@ -211,7 +211,7 @@ class Comparison:
                 causes.append(cause)
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
-    def find_errors(self, edge: Edge) -> Errors:
+    def find_errors(self, edge: ComparedEdge) -> Errors:
         """Returns the hidden writes about which the edge is wrong: stale, if it or a part of the value should see the
         write and does not; clobbered, if it sees the write and should not.
         """
@@ -219,7 +219,7 @@ class Comparison:
             return NO_ERRORS
         return self.find_errors_among(edge.meant, self.summarize((edge.delivered,)))
 
-    def _find_unproven_originals(self, edge: Edge) -> Labels:
+    def _find_unproven_originals(self, edge: ComparedEdge) -> Labels:
         """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write,
         and the evaluation of the schedule does not show whether it does.
         """
@@ -257,7 +257,7 @@ class Comparison:
         return labels & ~at_other_depth | self.space.any_fresh(at_other_depth)
 
     def _compare_write(
-        self, write: HiddenWrite, edge: Edge, errors: Errors, marks: tuple[list[RacedRead], list[LuckyRead]]
+        self, write: HiddenWrite, edge: ComparedEdge, errors: Errors, marks: tuple[list[RacedRead], list[LuckyRead]]
     ) -> Cause | None:
         touched = self.space.all_fresh(write.index)
         is_touched = (edge.meant | edge.delivered) & touched

@@ -1,7 +1,7 @@
 """Finds the first operations on the way to a wrong output that get another version than they mean.
 
-A wrong operation (see `edges`) without a wrong operation upstream (looking through operations that the compiler folded)
-is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop the wrong value
+A wrong operation (see `compared_edges`) without a wrong operation upstream (looking through operations that the
+compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop the wrong value
 makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its own iteration,
 operations that are wrong only about earlier iterations count as later ones, wherever they are in the loop.
 """
@@ -13,8 +13,8 @@ from math import inf
 
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
+from ligerdiag.analysis.verdict.compared_edges import Differing
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.edges import Differing
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.model.findings import Verdict

@@ -18,7 +18,7 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
-from ligerdiag.analysis.verdict.comparison import Comparison, Edge
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.verdict.first_divergence import WrongRead, put_in_order
 from ligerdiag.hlo.module import HloInstruction, TagPath
 
@@ -139,5 +139,5 @@ class _Search:
                 yield from self._list_seen(other)
 
     def _is_wrong(self, path: TagPath, delivered: Labels) -> bool:
-        errors = self.comparison.find_errors(Edge(self.pair.intended.tagged[path].labels, delivered))
+        errors = self.comparison.find_errors(ComparedEdge(self.pair.intended.tagged[path].labels, delivered))
         return bool(errors.both & self.comparison.space.bits_of((self.write,)))

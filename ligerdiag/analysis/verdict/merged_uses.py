@@ -15,8 +15,8 @@ of them, the instruction may be used for each of the twins, and its errors stay.
 from dataclasses import dataclass
 
 from ligerdiag.analysis.evaluation.labels import unite
-from ligerdiag.analysis.verdict.comparison import Comparison, Edge
-from ligerdiag.analysis.verdict.edges import Differing
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -44,7 +44,7 @@ class MergedUses:
         served = self._list_served(one.path, one.occurrence.instruction)
         if not served or one.path in served:
             return one
-        edges = [Edge(self.provenance.intended.tagged[path].labels, one.occurrence.labels) for path in served]
+        edges = [ComparedEdge(self.provenance.intended.tagged[path].labels, one.occurrence.labels) for path in served]
         return one.keep(unite(self.comparison.find_errors(edge).both for edge in edges))
 
     def _list_twins(self, path: TagPath) -> set[TagPath]:

@@ -20,7 +20,7 @@ from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import name_leaf
 from ligerdiag.analysis.reaching_definitions import Twins, find_twins
-from ligerdiag.analysis.verdict.comparison import Cause, Comparison, Edge, OutputVerdict
+from ligerdiag.analysis.verdict.comparison import Cause, ComparedEdge, Comparison, OutputVerdict
 from ligerdiag.hlo.module import TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
@@ -184,4 +184,4 @@ def _find_unlike(values: Sequence[Labels], numbers: Sequence[int], comparison: C
 def _compare_writes(meant: Labels, delivered: Labels, comparison: Comparison) -> Labels:
     """Returns the hidden writes, as bits, that one value sees and the other does not, in any iteration."""
     any_fresh = comparison.space.any_fresh
-    return comparison.find_errors(Edge(any_fresh(meant), any_fresh(delivered))).both
+    return comparison.find_errors(ComparedEdge(any_fresh(meant), any_fresh(delivered))).both

@@ -37,8 +37,8 @@ from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.label_memory import Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.verdict.comparison import Cause, Comparison, Edge
-from ligerdiag.analysis.verdict.edges import Differing
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import Cause, ComparedEdge, Comparison
 from ligerdiag.analysis.verdict.first_divergence import WrongRead
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
@@ -75,7 +75,7 @@ class TwinJudge:
         tagged = self.provenance.intended.tagged
         for other in self.provenance.twins.list_others(path):
             if other in tagged:
-                yield other, self.comparison.find_errors(Edge(tagged[other].labels, occurrence.labels)).both
+                yield other, self.comparison.find_errors(ComparedEdge(tagged[other].labels, occurrence.labels)).both
 
     def _is_taken_again(self, write: int, occurrence: Occurrence) -> bool:
         slice_ = occurrence.instruction

@@ -40,8 +40,8 @@ from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.value_flow import FollowedWrites, PerformedWrite
 from ligerdiag.analysis.verdict.blame import ReadFinding
-from ligerdiag.analysis.verdict.comparison import Edge
-from ligerdiag.analysis.verdict.edges import Differing
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import ComparedEdge
 from ligerdiag.analysis.verdict.first_divergence import find_source, put_in_order
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
 from ligerdiag.hlo.module import HloInstruction
@@ -315,7 +315,7 @@ class ReadJudge:
         if fresh == gets_newer and not (gets_newer and original):
             return seen
         actual = occurrence.labels if occurrence is not None else 0
-        errors = self.verdicts.comparison.find_errors(Edge(tagged.labels, actual))
+        errors = self.verdicts.comparison.find_errors(ComparedEdge(tagged.labels, actual))
         if errors.stale & bit:
             return ReadKind.STALE if not gets_newer else ReadKind.UNKNOWN
         if errors.clobbered & bit:

@@ -5,8 +5,8 @@ and in others.
 
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
-- `edges.find_wrong_operations` compares the edges of operations and operands in the same way; `merged_uses` removes the
-  writes about which an instruction is right for each of the merged operations for which it is used, and `bystanders`
+- `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way; `merged_uses`
+  removes the writes about which an instruction is right for each of the merged operations for which it is used, and `bystanders`
   those whose bytes an operation does not read wrongly (`DirectErrors.refine`).
 - `blame` makes outputs worse that depend on a wrong operation or on merged values although their own sets agree, and
   names the reads at which the outputs start to be wrong.
@@ -50,8 +50,8 @@ from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
+from ligerdiag.analysis.verdict.compared_edges import Differing, compare_outputs, find_wrong_operations
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.edges import Differing, compare_outputs, find_wrong_operations
 from ligerdiag.analysis.verdict.merged_uses import MergedUses
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone

@@ -30,7 +30,7 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluation.program_order import CARRIED, TaggedSet
-from ligerdiag.analysis.verdict.comparison import NO_ERRORS, Comparison, Edge, Errors, OutputVerdict
+from ligerdiag.analysis.verdict.comparison import NO_ERRORS, ComparedEdge, Comparison, Errors, OutputVerdict
 from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandEdge, OperandProvenance, find_bytes
 from ligerdiag.hlo.dataflow import Dataflow, Position
 from ligerdiag.hlo.module import HloInstruction, TagPath
@@ -71,7 +71,7 @@ class Differing:
 def compare_outputs(names: tuple[str, ...], pair: EvaluatedPair, comparison: Comparison) -> dict[str, OutputVerdict]:
     """Maps the name of each output to the verdict on its own edge. names: the names of all outputs, in their order."""
     meant, delivered = (chain(one.outputs, repeat(0)) for one in (pair.intended, pair.actual))
-    return {name: comparison.compare(Edge(*sets)) for name, *sets in zip(names, meant, delivered, strict=False)}
+    return {name: comparison.compare(ComparedEdge(*sets)) for name, *sets in zip(names, meant, delivered, strict=False)}
 
 
 def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison) -> tuple[Differing, ...]:
@@ -85,12 +85,12 @@ def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison)
 
 
 def _compare_operations(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    known: dict[Edge, Errors] = {}
+    known: dict[ComparedEdge, Errors] = {}
     for path, tagged in provenance.intended.tagged.items():
         for occurrence in provenance.actual.occurrences.get(path, ()):
             if tagged.labels == occurrence.labels:
                 continue
-            edge = Edge(tagged.labels, occurrence.labels)
+            edge = ComparedEdge(tagged.labels, occurrence.labels)
             errors = known.get(edge)
             if errors is None:
                 errors = known[edge] = comparison.find_errors(edge)
@@ -142,7 +142,7 @@ def _judge_operands(
     for edge in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         found |= comparison.find_errors(edge)
     own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
-    whole = comparison.find_errors(Edge(tagged.labels, occurrence.labels))
+    whole = comparison.find_errors(ComparedEdge(tagged.labels, occurrence.labels))
     return whole, Errors(found.stale & ~whole.stale, found.clobbered & ~whole.clobbered) & ~own
 
 
@@ -166,14 +166,14 @@ def _judge(
             continue
         errors = NO_ERRORS
         for (_, meant), (_, labels) in pairs:
-            errors |= comparison.find_errors(Edge(meant, labels))
+            errors |= comparison.find_errors(ComparedEdge(meant, labels))
         found = errors if found is None else found.shared_with(errors)
     return found or NO_ERRORS
 
 
 def _list_joined(
     tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
-) -> Iterator[Edge]:
+) -> Iterator[ComparedEdge]:
     """Yields the edges of operands for which the program has different sets, and which are one value in the schedule."""
     if len({labels for _, labels in tagged.edges}) < 2:
         return
@@ -191,7 +191,7 @@ def _list_joined(
             delivered = operands[numbers[0]][1]
         else:
             continue
-        yield from (Edge(meant, delivered) for meant in meanings)
+        yield from (ComparedEdge(meant, delivered) for meant in meanings)
 
 
 def _compare_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
@@ -217,7 +217,7 @@ def _compare_joined(provenance: OperandProvenance, comparison: Comparison) -> It
             same = [place for place, (one, another) in pairs if one == another]
             _, labels = provenance.recognise(other, occurrence)[number]
             if len(same) == 1 and labels != UNSEEN[1]:  # XLA may have exchanged the operands
-                errors = comparison.find_errors(Edge(tagged.edges[same[0]][1], labels))
+                errors = comparison.find_errors(ComparedEdge(tagged.edges[same[0]][1], labels))
                 found.append(Differing(path, tagged, occurrence, errors, twin=other, is_joined=True))
         if found and all(one.errors for one in found):
             yield found[0]
