@@ -1,9 +1,10 @@
 """Finds the first operations on the way to a wrong output that get another version than they mean.
 
 A wrong operation (see `compared_edges`) without a wrong operation upstream (looking through operations that the
-compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop the wrong value
-makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its own iteration,
-operations that are wrong only about earlier iterations count as later ones, wherever they are in the loop.
+compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop
+the wrong value makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its
+own iteration, operations that are wrong only about earlier iterations count as later ones, wherever they are in the
+loop.
 """
 
 from collections import defaultdict
