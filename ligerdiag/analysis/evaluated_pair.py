@@ -140,6 +140,11 @@ class Evaluator:
     were computed (see `labels.transfer_call`).
     """
 
+    @property
+    def is_tagged(self) -> bool:
+        """Whether the program is as written, and the compile worker tagged its operations."""
+        return self.retagged is None and not self.canonicalized
+
     @cached_property
     def unordered(self) -> UnorderedReads:
         """Reads of the schedule that nothing forces to come before or after a hidden write; computed once for all
@@ -223,6 +228,14 @@ class Evaluator:
             direct=self.direct,
         )
 
+    def find_dependents(self, paths: Iterable[TagPath]) -> tuple[frozenset[TagPath], ...]:
+        """Returns, for each output, those of these operations on which it depends in the program. paths: tag paths of
+        operations, or names of leaves (`name_leaf`).
+        """
+        marks = {path: self.space.mark(("operation", path)) for path in paths}
+        outputs = self.run_intended(marks).outputs
+        return tuple([frozenset(path for path, mark in marks.items() if labels & mark) for labels in outputs])
+
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
         """Returns, for each output, whether it depends on one of these operations along a path without a decision. A
         decision, such as a comparison, mostly gives the same result for slightly different operands (see
@@ -249,7 +262,7 @@ class Evaluator:
         output the writes among them whose rows it does not use. Rows are not tracked, and no write is returned, if tags
         were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
-        if self.retagged is not None or self.canonicalized or any(map(is_shard_edge, self.program.instructions)):
+        if not self.is_tagged or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
         placed = [w for w in self.matching.actual if len(w.slices) == 1 and not w.partial and w.region is None]
         known = {w.index: w for w in self.writes}
@@ -287,12 +300,10 @@ class Evaluator:
         pairs = {found.subtraction.id: found for write in writes for found in _find_pairs(write)}
         if not pairs:
             return ()
-        marks = {pair.path: self.space.mark(("rounding", pair.path)) for pair in pairs.values() if pair.path}
-        reached = self.run_intended(marks).outputs
+        reached = self.find_dependents(pair.path for pair in pairs.values() if pair.path)
         return tuple(
-            replace(pair, outputs=tuple(name for name, labels in zip(names, reached, strict=True) if labels & mark_of))
+            replace(pair, outputs=tuple(name for name, paths in zip(names, reached, strict=True) if pair.path in paths))
             for pair in pairs.values()
-            for mark_of in [marks.get(pair.path, 0)]
         )
 
     def run_actual(

@@ -37,6 +37,7 @@ from itertools import chain
 from ligerdiag.analysis.evaluation.carriers import Carriers, compute_carriers, is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
 from ligerdiag.analysis.evaluation.program_order import Intended, TaggedSet, compute_intended
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.writes import (
     EffectsOf,
     HiddenWrite,
@@ -130,6 +131,7 @@ def find_lost_refs(
     meant, got = as_written.evaluate_with(stores), as_lowered.evaluate_with(stores)
     comparison = _Comparison(
         space,
+        Comparison((), space, loop_depth_differs=frozenset(range(space.writes)), undecided=frozenset()),
         _find_comparable(writes, others, effects_of),
         {one.name: space.mark(one.name) for one in stores},
         frozenset(move.call for move in moves if move.kind is RefMove.SHARED),
@@ -405,6 +407,8 @@ def _find_indistinguishable(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
     space: LabelSpace
+    comparison: Comparison
+    """Does not distinguish iterations, because JAX moves calls out of loops."""
     comparable: frozenset[int]
     stores: Mapping[str, Labels]
     """Maps the name of each store to its mark: the bit in the dependence set of every value that depends on the store.
@@ -442,9 +446,7 @@ class _Comparison:
         ]
         if meant == got:
             return tuple(added)
-        fresh, seen = space.any_fresh(meant), space.any_fresh(got)
-        around = space.any_original(got) & ~space.any_original(meant) & fresh
-        stale, clobbered = fresh & ~seen | around, seen & ~fresh
+        stale, clobbered = self.comparison.find_errors(ComparedEdge(meant, got))
         for number in self.comparable:
             mine, its = (labels & space.all_fresh(number) for labels in (meant, got))
             if mine and its & ~mine:

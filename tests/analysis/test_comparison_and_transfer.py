@@ -4,7 +4,7 @@ import pytest
 
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import LabelSpace, transfer_call
-from ligerdiag.analysis.verdict.comparison import Comparison
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.module import HloModule
@@ -49,7 +49,7 @@ def compare(
         frozenset({0} if undecided else ()),
         frozenset({0} if traced else ()),
     )
-    return comparison.compare(intended, actual).verdict.value
+    return comparison.compare(ComparedEdge(intended, actual)).verdict.value
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_output_that_needs_the_original_of_an_undecided_write_is_unknown() ->
 
 def test_the_worst_write_decides() -> None:
     comparison = Comparison((make_write(0), make_write(1)), SPACE, frozenset(), frozenset())
-    found = comparison.compare(FRESH | OTHER, FRESH | AFTER)
+    found = comparison.compare(ComparedEdge(FRESH | OTHER, FRESH | AFTER))
     assert found.verdict.value == "stale"
     assert [(cause.write, cause.verdict.value) for cause in found.causes] == [(0, "latent"), (1, "stale")]
 

@@ -93,7 +93,7 @@ class Reason(StrEnum):
     """
     MIXED = "mixed"
     """XLA merged two values, of which the author means one from before and the other from after the write, and they
-    meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values.find_twin_confluences`).
+    meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values`).
     """
     TWIN_OPERANDS = "twin operands"
     """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; the contents

@@ -19,13 +19,14 @@ from ligerdiag.analysis.evaluation.label_memory import ActualWrite, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.reaching_definitions import resolve_operand
-from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_authored_occurrences
+from ligerdiag.analysis.verdict.blame import Blamed
+from ligerdiag.analysis.verdict.compared_edges import Differing, find_authored_occurrences
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison, OutputVerdict
 from ligerdiag.analysis.write_correspondence import locate_operand
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.model.findings import Verdict
+from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 
 _NAMED = 16
 """Largest number of similar instructions that are searched for the one that an ambiguity names in its message."""
@@ -52,17 +53,20 @@ class AmbiguitySearch:
     depends.
     """
 
-    outputs: Mapping[str, OutputVerdict]
-    """Maps the name of an output to its verdict before any ambiguity is considered."""
+    blamed: Blamed
+    """The verdicts on all outputs before any ambiguity is considered."""
     pair: EvaluatedPair
     differing: tuple[Differing, ...]
     comparison: Comparison
     evaluator: Evaluator
 
-    def find(self) -> Ambiguities:
+    def find(self, possible: Mapping[int, Labels]) -> Ambiguities:
+        """Returns the ambiguities of all outputs. possible: the ORIG labels that may start at instructions without a
+        trusted name (see `_find_unidentified`).
+        """
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):
-            wrong = {one.write for one in self.outputs[name].causes if one.verdict.is_wrong}
+            wrong = self.outputs[name].wrong
             found[name] |= {
                 key
                 for key in self.evaluator.space.marks_in(labels)
@@ -77,10 +81,47 @@ class AmbiguitySearch:
                 if retagged is None or cause.verdict is Verdict.STALE  # with the worker's tags every cause stands
             }
             found[name] |= {one for one in ambiguities if one.write not in known}  # it is as bad already
-        for name, ambiguities in self._find_twin_operands():
-            wrong = {one.write for one in self.outputs[name].causes if one.verdict.is_wrong}
-            found[name] |= {one for one in ambiguities if one.write not in wrong}
+        for name, ambiguities in (*self._find_twin_operands(), *self._find_mixed()):
+            found[name] |= {one for one in ambiguities if one.write not in self.outputs[name].wrong}
+        for name, writes in self.blamed.unsearched.items():
+            found[name] |= {Ambiguity(write, Reason.TOO_MANY, 0) for write in writes}
+        for name, ambiguities in self._find_unidentified(possible):
+            found[name] |= ambiguities
         return {name: frozenset(ambiguities) for name, ambiguities in found.items()}
+
+    @property
+    def outputs(self) -> Mapping[str, OutputVerdict]:
+        """Maps the name of each output to its verdict before any ambiguity is considered."""
+        return self.blamed.outputs
+
+    def _find_mixed(self) -> Iterator[tuple[str, set[Ambiguity]]]:
+        """Yields each output that depends on a loop or conditional which may return one merged value for another, if
+        the schedule does not show whether it does.
+        """
+        for name, mixed in self.blamed.mixed.items():
+            writes = unite(one.writes for one in mixed if one.verdict is Verdict.UNKNOWN)
+            yield name, {Ambiguity(write, Reason.MIXED, 0) for write in self.comparison.space.writes_of(writes)}
+
+    def _find_unidentified(self, possible: Mapping[int, Labels]) -> Iterator[tuple[str, set[Ambiguity]]]:
+        """Yields each output that would get worse if instructions without a trusted name were carriers, that is, held
+        the value of an operand from before a write. The schedule is evaluated once more to find them.
+
+        possible: maps the id of such an instruction to the ORIG labels that would start there.
+        """
+        if not possible:
+            return
+        carried = dict(self.evaluator.carried)
+        for number, labels in possible.items():
+            carried[number] = carried.get(number, 0) | labels
+        actual = replace(self.evaluator, carried=carried).run_actual(frozenset(), records=False)
+        sets = zip(self.outputs.items(), self.pair.intended.outputs, actual.outputs, strict=False)
+        for (name, output), meant, delivered in sets:
+            were = {cause.write: cause.verdict for cause in output.causes}
+            for cause in self.comparison.compare(ComparedEdge(meant, delivered)).causes:
+                if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
+                    original = self.evaluator.space.all_original(cause.write)
+                    first = min(number for number, labels in possible.items() if labels & original)
+                    yield name, {Ambiguity(cause.write, Reason.UNIDENTIFIED, first)}
 
     def _find_twin_operands(self) -> Iterator[tuple[str, set[Ambiguity]]]:
         """Yields each output that depends on a kernel call which gets one value of the schedule for two operands that
@@ -94,12 +135,8 @@ class AmbiguitySearch:
         }
         if not calls:
             return
-        space = self.evaluator.space
-        marked = {path: space.mark(("call", path)) for path in calls}
-        reached = self.evaluator.run_intended(marked).outputs
-        for name, labels in zip(self.outputs, reached, strict=True):
-            if some := {one for path, one in calls.items() if labels & marked[path]}:
-                yield name, some
+        for name, paths in zip(self.outputs, self.evaluator.find_dependents(calls), strict=True):
+            yield name, {calls[path] for path in paths}
 
     def _gets_twins(self, write: HiddenWrite, actual: ActualWrite) -> bool:
         """Returns whether the kernel may read another operand of the call in the bytes that this write overwrites,
@@ -172,7 +209,7 @@ class AmbiguitySearch:
         """
         sought = {write for found in self.evaluator.carriers.paths.values() for _, write in found}
         untraced = sought - set(self._find_traced())
-        if untraced and self.evaluator.retagged is None and not self.evaluator.canonicalized:
+        if untraced and self.evaluator.is_tagged:
             untraced -= self._find_met(untraced)
         for name, wanted, seen in zip(self.outputs, self.pair.intended.outputs, self.pair.actual.outputs, strict=True):
             touched = {write for write in untraced if (wanted | seen) & self.evaluator.space.all_fresh(write)}
@@ -215,8 +252,7 @@ class AmbiguitySearch:
                 if tagged is None or not is_same_operation(tagged.opcode, occurrences[0].instruction):
                     continue
                 if tagged.labels not in wrong:
-                    bits = self.comparison.find_stale_among(tagged.labels, summary)
-                    bits |= self.comparison.find_clobbered_among(tagged.labels, summary)
+                    bits = self.comparison.find_errors_among(tagged.labels, summary).both
                     named = tuple(self._name(tagged.labels, bits & open_, occurrences))
                     wrong[tagged.labels] = _AmbiguityKey(Reason.AMBIGUOUS, named) if named else None
                 key = wrong[tagged.labels]
@@ -234,10 +270,7 @@ class AmbiguitySearch:
         for occurrence in occurrences[:_NAMED]:
             if not wrong:
                 return
-            bits = wrong & (
-                self.comparison.find_stale(intended, occurrence.labels)
-                | self.comparison.find_clobbered(intended, occurrence.labels)
-            )
+            bits = wrong & self.comparison.find_errors(ComparedEdge(intended, occurrence.labels)).both
             if bits:
                 yield occurrence.instruction.id, bits
             wrong &= ~bits
@@ -250,7 +283,7 @@ class AmbiguitySearch:
         own = find_authored_occurrences(
             self.differing, lambda _, seen: retagged.authorship.get(seen.instruction.id) is Authorship.UNSURE
         )
-        wrong = [(one, bits) for one in own if (bits := (one.stale | one.clobbered) & open_)]
+        wrong = [(one, bits) for one in own if (bits := one.errors.both & open_)]
         is_named = sum(bits.bit_count() for _, bits in wrong) <= _MANY
         for one, bits in wrong:
             yield one.path, _AmbiguityKey(Reason.UNSURE, ((one.occurrence.instruction.id if is_named else 0, bits),))
@@ -267,6 +300,12 @@ class AmbiguitySearch:
         ):
             if bits := space.any_original(some & ~every) & open_:
                 yield one.id, _AmbiguityKey(Reason.AMBIGUOUS, ((one.id, bits),))
+
+
+def _is_worse(verdict: Verdict, was: Verdict) -> bool:
+    """Returns whether `verdict` is worse than `was`, and `was` is fresh or latent."""
+    order = VERDICT_ORDER.index
+    return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def _join(keys: list[_AmbiguityKey]) -> dict[tuple[Reason, int], Labels]:

@@ -19,11 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
-from ligerdiag.analysis.evaluation.labels import Labels
-from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding
-from ligerdiag.analysis.verdict.comparison import Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
-from ligerdiag.analysis.verdict.merged_values import find_joined
+from ligerdiag.analysis.verdict.blame import Blamed
+from ligerdiag.analysis.verdict.compared_edges import Differing, compare_outputs, find_wrong_operations
+from ligerdiag.analysis.verdict.comparison import Comparison, Errors, OutputVerdict
+from ligerdiag.analysis.verdict.merged_values import blame_merged_values
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 
@@ -37,12 +36,8 @@ class DirectErrors:
     misses the write, or sees a write that it should not see.
     """
 
-    stale: Mapping[_Place, Labels]
-    """Maps (tag path of an operation, id of the instruction that computes the operation) to the writes that the
-    operation misses, as bits (see `LabelSpace.bits_of`).
-    """
-    clobbered: Mapping[_Place, Labels]
-    """Maps the same keys to the writes that the operation sees and should not see."""
+    operations: Mapping[_Place, Errors]
+    """Maps (tag path of an operation, id of the instruction that computes it) to the errors about bytes that it reads."""
     outputs: Mapping[str, frozenset[int]]
     """Maps the name of an output to the indices of the hidden writes about which the output's direct dependence sets
     are wrong.
@@ -54,11 +49,9 @@ class DirectErrors:
         """
         found: list[Differing] = []
         for every in differing:
-            one, place = every, (every.path, every.occurrence.instruction.id)
-            stale, clobbered = self.stale.get(place, 0), self.clobbered.get(place, 0)
-            if stale | clobbered:
-                one = replace(one, stale=one.stale & stale, clobbered=one.clobbered & clobbered)
-            if one.stale | one.clobbered:
+            direct = self.operations.get((every.path, every.occurrence.instruction.id))
+            one = every if direct is None else replace(every, errors=every.errors.shared_with(direct))
+            if one.errors:
                 found.append(one)
         return tuple(found)
 
@@ -67,34 +60,25 @@ class DirectErrors:
         output.
         """
         responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
-        for read in (*found.stale, *found.clobbered):
-            place = None if read.wrong is None else (read.wrong.path, read.wrong.occurrence.instruction.id)
-            if place in self.stale or place in self.clobbered:
+        for read in found.reads:
+            if read.wrong and (read.wrong.path, read.wrong.occurrence.instruction.id) in self.operations:
                 for name in read.outputs:
                     responsible[name].add(read.write.index)
         certain = {
             name: responsible[name]
             for name, output in found.outputs.items()
-            if not responsible[name].isdisjoint(cause.write for cause in output.causes if cause.verdict.is_wrong)
+            if not responsible[name].isdisjoint(output.wrong)
         }
-        return replace(
-            found,
-            outputs={name: _keep(output, certain.get(name)) for name, output in found.outputs.items()},
-            stale=_keep_reads(found.stale, certain),
-            clobbered=_keep_reads(found.clobbered, certain),
-        )
+        return found.drop(lambda name, one: one.verdict.is_wrong and one.write not in certain.get(name, {one.write}))
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
     """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a write
     whose bytes every reader reads correctly).
     """
-    wrong: defaultdict[_Place, Labels] = defaultdict(int)
-    for one in differing:
-        wrong[one.path, one.occurrence.instruction.id] |= one.stale | one.clobbered
-    return any(bits.bit_count() > 1 for bits in wrong.values()) or any(
-        len(_list_wrong(output)) > 1 for output in outputs.values()
-    )
+    wrong = _join(differing).values()
+    is_wrong_about_several = any(errors.both.bit_count() > 1 for errors in wrong)
+    return is_wrong_about_several or any(len(output.wrong) > 1 for output in outputs.values())
 
 
 def find_direct_errors(
@@ -107,57 +91,15 @@ def find_direct_errors(
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()
     actual = direct.run_actual(frozenset(path for path, tagged in intended.tagged.items() if tagged.labels))
-    provenance = OperandProvenance(intended, actual, evaluator)
-    differing = find_differing(intended, actual, comparison)
-    if evaluator.retagged is None and not evaluator.canonicalized:
-        differing += (*find_wrong_edges(provenance, comparison), *find_joined(provenance, comparison))
-    stale: defaultdict[_Place, Labels] = defaultdict(int)
-    clobbered: defaultdict[_Place, Labels] = defaultdict(int)
+    differing = find_wrong_operations(OperandProvenance(intended, actual, evaluator), comparison)
+    pair = replace(pair, intended=intended, actual=actual)
+    outputs, _ = blame_merged_values(compare_outputs(names, pair, comparison), pair, comparison, evaluator)
+    return DirectErrors(_join(differing), {name: output.wrong for name, output in outputs.items()})
+
+
+def _join(differing: tuple[Differing, ...]) -> Mapping[_Place, Errors]:
+    """Returns the errors of each place together."""
+    found: defaultdict[_Place, Errors] = defaultdict(Errors)
     for one in differing:
-        for found, bits in ((stale, one.stale), (clobbered, one.clobbered)):
-            if bits:
-                found[one.path, one.occurrence.instruction.id] |= bits
-    search = BlameSearch(
-        pair=replace(pair, intended=intended, actual=actual),
-        differing=(),
-        comparison=comparison,
-        evaluator=evaluator,
-        provenance=provenance,
-        instructions={},
-    )
-    outputs = {
-        name: comparison.compare(meant, seen)
-        for name, meant, seen in zip(names, intended.outputs, actual.outputs, strict=False)
-    }
-    outputs = search.find_beside_operations(outputs)
-    return DirectErrors(stale, clobbered, {name: _list_wrong(output) for name, output in outputs.items()})
-
-
-def _list_wrong(output: OutputVerdict) -> frozenset[int]:
-    return frozenset([cause.write for cause in output.causes if cause.verdict.is_wrong])
-
-
-def _keep(output: OutputVerdict, responsible: set[int] | None) -> OutputVerdict:
-    if responsible is None:
-        return output
-    causes = tuple([one for one in output.causes if not one.verdict.is_wrong or one.write in responsible])
-    return OutputVerdict(find_worst(one.verdict for one in causes), causes)
-
-
-def _keep_reads(reads: tuple[ReadFinding, ...], responsible: Mapping[str, set[int]]) -> tuple[ReadFinding, ...]:
-    """Returns the reads on which an output is still blamed, each without the outputs for which the read's write is not
-    responsible.
-
-    responsible: maps an output name to the indices of the output's responsible writes; an output that is not in it
-    keeps every read.
-    """
-    kept = [
-        replace(
-            read,
-            outputs=tuple(
-                [name for name in read.outputs if read.write.index in responsible.get(name, {read.write.index})]
-            ),
-        )
-        for read in reads
-    ]
-    return tuple([read for read in kept if read.outputs])
+        found[one.path, one.occurrence.instruction.id] |= one.errors
+    return found

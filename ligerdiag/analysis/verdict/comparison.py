@@ -1,4 +1,9 @@
-"""Defines the verdicts: compares the intended and the actual dependence set of each output, and combines verdicts.
+"""Defines the verdicts: compares the version that an edge means with the version that it gets, and combines verdicts.
+
+An *edge* is one read of one value by one consumer. `ComparedEdge` has the two versions as dependence sets: that of the
+value in the program, and that of the value in the schedule. `Comparison.compare` decides the verdict on an edge, and
+`Comparison.find_errors`, a part of it, the hidden writes about which the edge is wrong. Outputs, operations, operands
+and values that XLA merged are all compared by these two.
 
 A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
 
@@ -30,15 +35,14 @@ fresh      otherwise. If neither set has a label of W, the value is right: XLA p
 
 W's operand was *seen* to hold the original if its actual set had ORIG(W) when the kernel ran (`Comparison.traced`).
 `Comparison._compare_write` decides the verdict for one W; `Comparison.compare` does so for every W, and the worst
-verdict is the value's. `verdicts.judge` calls it for each output.
+verdict is the edge's. `verdicts.judge` calls it for each output.
 
 An output may be worse than its own sets:
 
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
 - stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
   loop or conditional (`blame`, `merged_values`);
-- stale or clobbered, if an operation upstream is the author's own and its own sets say so (`blame`,
-  `first_divergence`);
+- stale or clobbered, if an operation upstream is the author's own and one of its edges is (`blame`, `compared_edges`);
 - unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
   operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
@@ -59,6 +63,7 @@ differ is unknown (`join_outputs`). So is a read in which they differ, and a rea
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
@@ -66,6 +71,50 @@ from ligerdiag.analysis.races import RacedRead
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.model.findings import VERDICT_ORDER, Verdict
 from ligerdiag.model.schedule_view import ReadKind
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedEdge:
+    """One read of one value by one consumer: an operand, a value that enters a loop or a branch, an output. For an
+    operation as a whole, the value is its result.
+    """
+
+    meant: Labels
+    """The value's dependence set in the program."""
+    delivered: Labels
+    """The dependence set, in the schedule, of the value that the consumer gets."""
+
+
+class Errors(NamedTuple):
+    """The hidden writes, as bits (see `LabelSpace.bits_of`), about which edges are stale and about which clobbered."""
+
+    stale: Labels = 0
+    clobbered: Labels = 0
+
+    def __or__(self, other: "Errors") -> "Errors":
+        return Errors(self.stale | other.stale, self.clobbered | other.clobbered)
+
+    def __and__(self, bits: Labels) -> "Errors":
+        """Returns the errors about these hidden writes alone."""
+        return Errors(self.stale & bits, self.clobbered & bits)
+
+    def shared_with(self, other: "Errors") -> "Errors":
+        return Errors(self.stale & other.stale, self.clobbered & other.clobbered)
+
+    def __bool__(self) -> bool:
+        return bool(self.both)
+
+    @property
+    def both(self) -> Labels:
+        """The hidden writes about which the edges are stale or clobbered."""
+        return self.stale | self.clobbered
+
+    def about(self, verdict: Verdict) -> Labels:
+        """Returns the hidden writes with this verdict: `stale` for STALE, `clobbered` for any other verdict."""
+        return self.stale if verdict is Verdict.STALE else self.clobbered
+
+
+NO_ERRORS = Errors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +133,11 @@ class OutputVerdict:
 
     verdict: Verdict
     causes: tuple[Cause, ...]
+
+    @property
+    def wrong(self) -> frozenset[int]:
+        """Indices of the hidden writes about which the output is stale or clobbered."""
+        return frozenset([cause.write for cause in self.causes if cause.verdict.is_wrong])
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
         """Returns a copy of the verdict with these causes added; the worst verdict of all causes counts."""
@@ -117,7 +171,7 @@ class SetSummary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Compares the dependence set that the program has for a value with the set that the schedule has."""
+    """Compares the version that an edge means with the version that it gets."""
 
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
@@ -139,14 +193,12 @@ class Comparison:
         object.__setattr__(self, "_traced_bits", self.space.bits_of(self.traced))
         object.__setattr__(self, "_fresh_at_other_depth", unite(map(self.space.all_fresh, self.loop_depth_differs)))
 
-    def compare(self, intended: Labels, actual: Labels) -> OutputVerdict:
-        """Returns the verdict on one value by its dependence sets in the program (intended) and in the schedule
-        (actual).
-        """
-        wrong = (self.find_stale(intended, actual), self.find_clobbered(intended, actual))
+    def compare(self, edge: ComparedEdge) -> OutputVerdict:
+        """Returns the verdict on an edge, with a cause for each hidden write about which the edge is not fresh."""
+        errors = self.find_errors(edge)
         raced: defaultdict[int, list[RacedRead]] = defaultdict(list)
         lucky: defaultdict[int, list[LuckyRead]] = defaultdict(list)
-        for key in self.space.marks_in(actual):
+        for key in self.space.marks_in(edge.delivered):
             if isinstance(key, RacedRead):
                 raced[key.write].append(key)
             elif isinstance(key, LuckyRead):
@@ -154,32 +206,30 @@ class Comparison:
         causes: list[Cause] = []
         for write in self.writes:
             marks = raced.get(write.index, []), lucky.get(write.index, [])
-            cause = self._compare_write(write, intended, actual, wrong, marks)
+            cause = self._compare_write(write, edge, errors, marks)
             if cause is not None:
                 causes.append(cause)
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
-    def find_stale(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits (see `LabelSpace.bits_of`), that the value or a part of it should see and
-        does not.
+    def find_errors(self, edge: ComparedEdge) -> Errors:
+        """Returns the hidden writes about which the edge is wrong: stale, if it or a part of the value should see the
+        write and does not; clobbered, if it sees the write and should not.
         """
-        return self.find_stale_among(intended, self.summarize((actual,)))
+        if edge.meant == edge.delivered:
+            return NO_ERRORS
+        return self.find_errors_among(edge.meant, self.summarize((edge.delivered,)))
 
-    def find_clobbered(self, intended: Labels, actual: Labels) -> Labels:
-        """Returns the hidden writes, as bits, that the value sees and should not see."""
-        return self.find_clobbered_among(intended, self.summarize((actual,)))
-
-    def find_unproven_originals(self, intended: Labels, actual: Labels) -> Labels:
+    def _find_unproven_originals(self, edge: ComparedEdge) -> Labels:
         """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write,
         and the evaluation of the schedule does not show whether it does.
         """
-        missing = self.space.any_original(intended) & ~self.space.any_original(actual)
-        return missing & self.space.any_fresh(actual) & ~self._traced_bits
+        missing = self.space.any_original(edge.meant) & ~self.space.any_original(edge.delivered)
+        return missing & self.space.any_fresh(edge.delivered) & ~self._traced_bits
 
-    def summarize(self, actual: Iterable[Labels]) -> SetSummary:
-        """Summarizes several actual sets, to answer whether a value would be wrong with at least one of them."""
+    def summarize(self, delivered: Iterable[Labels]) -> SetSummary:
+        """Summarizes several sets, to answer whether an edge would be wrong with at least one of them."""
         summary = SetSummary()
-        for labels in actual:
+        for labels in delivered:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
             merged = self._ignore_iterations(labels)
             summary.common &= merged
@@ -188,20 +238,14 @@ class Comparison:
             summary.replaced |= fresh & ~original
         return summary
 
-    def find_stale_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the hidden writes, as bits, about which a value is stale with at least one of the summarized actual
-        sets.
-        """
-        missing = self.space.any_fresh(self._ignore_iterations(intended) & ~actual.common)
-        return missing | actual.original & self.space.any_fresh(intended) & ~self.space.any_original(intended)
-
-    def find_clobbered_among(self, intended: Labels, actual: SetSummary) -> Labels:
-        """Returns the hidden writes, as bits, about which a value is clobbered with at least one of the summarized
-        actual sets.
-        """
-        wanted = self._traced_bits & self.space.any_original(intended)
-        added = self.space.any_fresh(actual.some & ~self._ignore_iterations(intended))
-        return added | actual.replaced & wanted
+    def find_errors_among(self, meant: Labels, delivered: SetSummary) -> Errors:
+        """Returns the hidden writes about which an edge is wrong if it gets at least one of the summarized sets."""
+        any_fresh, any_original = self.space.any_fresh, self.space.any_original
+        merged, wants_fresh, wants_original = self._ignore_iterations(meant), any_fresh(meant), any_original(meant)
+        return Errors(
+            stale=any_fresh(merged & ~delivered.common) | delivered.original & wants_fresh & ~wants_original,
+            clobbered=any_fresh(delivered.some & ~merged) | delivered.replaced & self._traced_bits & wants_original,
+        )
 
     def _ignore_iterations(self, labels: Labels) -> Labels:
         """Returns the set in which each FRESH label of a write whose loop nesting differs between the programs has
@@ -213,22 +257,17 @@ class Comparison:
         return labels & ~at_other_depth | self.space.any_fresh(at_other_depth)
 
     def _compare_write(
-        self,
-        write: HiddenWrite,
-        intended: Labels,
-        actual: Labels,
-        wrong: tuple[Labels, Labels],
-        marks: tuple[list[RacedRead], list[LuckyRead]],
+        self, write: HiddenWrite, edge: ComparedEdge, errors: Errors, marks: tuple[list[RacedRead], list[LuckyRead]]
     ) -> Cause | None:
         touched = self.space.all_fresh(write.index)
-        is_touched = (intended | actual) & touched
-        around = (intended | actual) & self.space.all_original(write.index)
-        (stale, clobbered), (raced, lucky) = wrong, marks
-        if stale & touched:
+        is_touched = (edge.meant | edge.delivered) & touched
+        around = (edge.meant | edge.delivered) & self.space.all_original(write.index)
+        raced, lucky = marks
+        if errors.stale & touched:
             verdict = Verdict.STALE
-        elif clobbered & touched:
+        elif errors.clobbered & touched:
             verdict = Verdict.CLOBBERED
-        elif raced or self.find_unproven_originals(intended, actual) & touched:
+        elif raced or self._find_unproven_originals(edge) & touched:
             verdict = Verdict.UNKNOWN
         elif lucky:
             verdict = Verdict.LATENT

@@ -1,45 +1,25 @@
-"""Finds the first operations on the way to a wrong output whose dependence set (the hidden writes on which the value
-depends) is already wrong.
+"""Finds the first operations on the way to a wrong output that get another version than they mean.
 
-For a hidden write W, an operation of the program that is seen again in the optimized module is *wrong* if its set in
-the schedule, compared with its set in the program, is stale or clobbered as `comparison` defines. A wrong operation
-without a wrong operation upstream (looking through operations that the compiler folded) is where the wrong value is
-read: the scheduled instruction that computes it is the reader. In a loop the wrong value makes operations wrong in the
-next iteration as well. So if some operation is wrong about a write of its own iteration, operations that are wrong only
-about earlier iterations count as later ones, wherever they are in the loop.
-
-An operand may be wrong although the whole operation looks right. Suppose `a * b` is meant to read the kernel's result
-in `a` and the old contents in `b`, and `a` also depends on the old contents. If the multiplication reads the
-overwritten bytes for `b`, its dependence set is still as intended. So the operands of an operation that is the author's
-own are compared one by one with their intended sets (`operand_provenance` finds out which operand is which). XLA may
-exchange the operands of a commutative operation or a product; such an operation is wrong only if it is wrong with its
-operands in either order. If several operands are one value in the schedule, this value is compared with the intended
-set of each, and they need no tag. Other operands that are not recognised are skipped, and so are operands that come
-from another operation than intended; if XLA may rearrange the operation's operands, such an operand causes the whole
-operation to be skipped.
+A wrong operation (see `compared_edges`) without a wrong operation upstream (looking through operations that the
+compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop
+the wrong value makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its
+own iteration, operations that are wrong only about earlier iterations count as later ones, wherever they are in the
+loop.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from ligerdiag.analysis.evaluated_pair import Evaluator
-from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
+from ligerdiag.analysis.evaluation.label_memory import Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
+from ligerdiag.analysis.verdict.compared_edges import Differing
 from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.operand_provenance import UNSEEN, OperandEdge, OperandProvenance, find_bytes
-from ligerdiag.hlo.dataflow import Position
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
-from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place
-from ligerdiag.provenance.value_numbers import find_twins
-
-_REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.ADDS)
-"""Opcodes whose operands XLA may reorder. An operation with any other opcode keeps each operand in its place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +28,9 @@ class WrongRead:
 
     write: int
     """Index of the hidden write."""
+    verdict: Verdict
     path: TagPath
     """Tag path of the program's operation that the reader computes."""
-    reader: int
-    """Id of the scheduled instruction."""
     occurrence: Occurrence
     place: Place
     operand: int | None
@@ -62,66 +41,10 @@ class WrongRead:
     """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Differing:
-    """An instruction whose dependence set in the schedule differs from the set that the program has for the operation
-    which the instruction computes.
-
-    `stale` and `clobbered` have a bit for each hidden write about which the instruction is so (see
-    `LabelSpace.bits_of`).
-    """
-
-    path: TagPath
-    tagged: TaggedSet
-    occurrence: Occurrence
-    stale: Labels
-    clobbered: Labels
-    twin: TagPath = ()
-    """Tag path of the operation whose name the instruction carries, if XLA merged that operation with the one at
-    `path`; otherwise ().
-    """
-    is_joined: bool = False
-    """Whether XLA computes the operation at `path` and the operation whose name the instruction carries as one product."""
-
-    @property
-    def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation at `path`: it has the same opcode, or is a custom
-        call that may implement the operation. False, for example, if a pass copied the operation's tag to an
-        instruction that computes something else.
-        """
-        return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
-
-    def wrong(self, verdict: Verdict) -> Labels:
-        """Returns the hidden writes, as bits, about which the instruction has this verdict: `stale` for STALE,
-        `clobbered` for any other verdict.
-        """
-        return self.stale if verdict is Verdict.STALE else self.clobbered
-
-
-def find_differing(intended: Intended, actual: Actual, comparison: Comparison) -> tuple[Differing, ...]:
-    """Returns the instructions that are stale or clobbered about some hidden write: compared with the set that the
-    program has for the instruction's operation, its own set lacks the write or should not have it.
-    """
-    found: list[Differing] = []
-    known: dict[tuple[Labels, Labels], tuple[Labels, Labels]] = {}
-    for path, tagged in intended.tagged.items():
-        for occurrence in actual.occurrences.get(path, ()):
-            if tagged.labels == occurrence.labels:
-                continue
-            key = (tagged.labels, occurrence.labels)
-            wrong = known.get(key)
-            if wrong is None:
-                wrong = known[key] = (comparison.find_stale(*key), comparison.find_clobbered(*key))
-            if wrong != (0, 0):
-                found.append(Differing(path, tagged, occurrence, *wrong))
-    return tuple(found)
-
-
 def find_wrong_reads(
     concerned: Labels,
-    intended: Intended,
-    actual: Actual,
     differing: tuple[Differing, ...],
+    provenance: OperandProvenance,
     comparison: Comparison,
     *,
     verdict: Verdict,
@@ -132,22 +55,22 @@ def find_wrong_reads(
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.
     """
-    now = {one: one.wrong(verdict) & concerned & ~_find_carried(one, verdict, comparison) for one in differing}
+    every = {one: one.errors.about(verdict) & concerned for one in differing}
+    now = {one: bits & ~_find_carried(one, verdict, comparison) for one, bits in every.items()}
     begun = unite(bits for one, bits in now.items() if one.is_same)
-    every = {one: one.wrong(verdict) & concerned for one in differing}
     begin = {one: bits & ~begun | now[one] for one, bits in every.items()}
-    found = _find_begins(begin, intended, actual, comparison)
+    found = _find_begins(begin, verdict, provenance, comparison)
     if begin == every:
         return found
-    known = {(read.write, read.reader) for read in found}
-    later = _find_begins(every, intended, actual, comparison)
+    known = {(read.write, read.occurrence.scheduled.id) for read in found}
+    later = _find_begins(every, verdict, provenance, comparison)
     return found + tuple(
-        [replace(read, rank=read.rank + 1) for read in later if (read.write, read.reader) not in known]
+        [replace(one, rank=one.rank + 1) for one in later if (one.write, one.occurrence.scheduled.id) not in known]
     )
 
 
 def _find_begins(
-    differing: Mapping[Differing, Labels], intended: Intended, actual: Actual, comparison: Comparison
+    differing: Mapping[Differing, Labels], verdict: Verdict, provenance: OperandProvenance, comparison: Comparison
 ) -> tuple[WrongRead, ...]:
     """Returns the wrong reads of operations that are not computed from another wrong operation. differing: for each
     operation, the hidden writes to look at, as bits.
@@ -158,9 +81,9 @@ def _find_begins(
         if bits and one.is_same:
             wrong[one.path] = wrong.get(one.path, 0) | bits
             occurrences[one.path].append((one, bits))
-    upstream = _Upstream(wrong, intended, actual)
+    upstream = _Upstream(wrong, provenance)
     slices: defaultdict[int, set[int]] = defaultdict(set)
-    for write in actual.writes:
+    for write in provenance.actual.writes:
         slices[write.write].update(write.slices)
     found: defaultdict[int, list[WrongRead]] = defaultdict(list)
     ranks: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -173,7 +96,7 @@ def _find_begins(
                 reader = occurrence.scheduled.id
                 rank = ranks[write, reader]
                 ranks[write, reader] += 1
-                found[write].append(WrongRead(write, path, reader, occurrence, place, operand, rank))
+                found[write].append(WrongRead(write, verdict, path, occurrence, place, operand, rank))
     return tuple([read for write in sorted(found) for read in found[write]])
 
 
@@ -196,17 +119,16 @@ class _Upstream:
     that the schedule lacks.
     """
 
-    def __init__(self, wrong: Mapping[TagPath, Labels], intended: Intended, actual: Actual) -> None:
+    def __init__(self, wrong: Mapping[TagPath, Labels], provenance: OperandProvenance) -> None:
         self._wrong = wrong
-        self._intended = intended
-        self._actual = actual
+        self._provenance = provenance
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
         """Returns the hidden writes, as bits, about which an operand of the operation at `path` is wrong. An operand
         that the schedule lacks, because XLA folded it, is replaced by its own operands.
         """
-        tagged = self._intended.tagged
+        tagged = self._provenance.intended.tagged
         pending = [path]
         while pending:
             current = pending[-1]
@@ -215,7 +137,7 @@ class _Upstream:
                 continue
             here = put_in_order(current)
             operands = [one for one in tagged[current].operands if one in tagged and put_in_order(one) < here]
-            unseen = [one for one in operands if one not in self._wrong and not self._is_seen(one)]
+            unseen = [one for one in operands if one not in self._wrong and not any(self._provenance.list_seen(one))]
             missing = [one for one in unseen if one not in self._found]
             if missing:
                 pending += missing
@@ -223,32 +145,6 @@ class _Upstream:
             bits = unite(self._wrong.get(operand, 0) for operand in operands)
             self._found[current] = bits | unite(self._found[operand] for operand in unseen)
         return self._found[path]
-
-    def _is_seen(self, path: TagPath) -> bool:
-        opcode = self._intended.tagged[path].opcode
-        return any(is_same_operation(opcode, s.instruction) for s in self._actual.occurrences.get(path, ()))
-
-
-def find_authored_occurrences(
-    differing: tuple[Differing, ...], is_authored: Callable[[TagPath, Occurrence], bool]
-) -> tuple[Differing, ...]:
-    """Returns the instructions that are the author's own operations, according to `is_authored`, and the instructions
-    that compute two of the author's products as one.
-
-    Other instructions only carry the metadata of an operation: passes copy it to instructions that compute something
-    else, such as parts of a reassociated sum.
-    """
-    return tuple(
-        [
-            one
-            for one in differing
-            if one.is_joined
-            or (
-                one.occurrence.instruction.opcode == one.tagged.opcode
-                and is_authored(one.twin or one.path, one.occurrence)
-            )
-        ]
-    )
 
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
@@ -266,111 +162,3 @@ def find_source(write: int, occurrence: Occurrence, slices: set[int], space: Lab
     if carrying:
         return carrying[0][0], Place.COPY
     return None, Place.RECOMPUTED
-
-
-def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields operations with a wrong operand, each with the hidden writes about which the operand is wrong and the
-    operation as a whole is not.
-
-    If an instruction is wrong for the operation whose name it carries, it is also compared with each twin of that
-    operation (an operation that is the same value to XLA), because it may be wrong for the twin as well.
-    """
-    intended, twins = provenance.intended, find_twins(provenance.evaluator.program)
-    for path, tagged in intended.tagged.items():
-        if not any(one for one, _ in tagged.edges) and len({labels for _, labels in tagged.edges}) < 2:
-            continue
-        for occurrence in provenance.actual.occurrences.get(path, ()):
-            instruction = occurrence.instruction
-            if instruction.opcode != tagged.opcode or len(instruction.operands) != len(tagged.edges):
-                continue
-            if not provenance.is_authored(path, occurrence):
-                continue
-            operands = provenance.recognise(path, occurrence)
-            here, parts = _judge_operands(path, tagged, (occurrence, operands), provenance, comparison)
-            if parts != (0, 0):
-                yield Differing(path, tagged, occurrence, *parts)
-            if here == (0, 0) and parts == (0, 0):
-                continue
-            for other in twins.list_others(path):
-                meant = intended.tagged.get(other)
-                if meant is None or len(meant.edges) != len(operands):
-                    continue
-                _, parts = _judge_operands(other, meant, (occurrence, operands), provenance, comparison)
-                if parts != (0, 0):
-                    yield Differing(other, meant, occurrence, *parts, twin=path)
-
-
-def _judge_operands(
-    path: TagPath,
-    tagged: TaggedSet,
-    seen: tuple[Occurrence, list[OperandEdge]],
-    provenance: OperandProvenance,
-    comparison: Comparison,
-) -> tuple[tuple[Labels, Labels], tuple[Labels, Labels]]:
-    """Returns two pairs (stale writes, clobbered writes), as bits: first the writes about which the instruction as a
-    whole is wrong if it computes this operation, then the additional writes about which only one of its operands is
-    wrong.
-
-    seen: the instruction, and its recognised operands.
-    """
-    occurrence, operands = seen
-    stale, clobbered = _judge(tagged, operands, provenance, comparison)
-    for labels, meanings in _list_joined(tagged, occurrence, operands, provenance.evaluator):
-        stale |= unite(comparison.find_stale(meant, labels) for meant in meanings)
-        clobbered |= unite(comparison.find_clobbered(meant, labels) for meant in meanings)
-    own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
-    whole = (
-        comparison.find_stale(tagged.labels, occurrence.labels),
-        comparison.find_clobbered(tagged.labels, occurrence.labels),
-    )
-    return whole, (stale & ~whole[0] & ~own, clobbered & ~whole[1] & ~own)
-
-
-def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
-) -> tuple[Labels, Labels]:
-    """Returns (the writes about which some operand is stale, the writes about which some operand is clobbered), as
-    bits. XLA may have changed the order of the operands: a write counts only if some operand is wrong about it in every
-    order that is possible. Both are 0 if no order is.
-    """
-    stale = clobbered = -1
-    for edges in provenance.list_orders(tagged, operands):
-        every = zip(edges, operands, strict=True)
-        pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
-        unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
-        if edges is tagged.edges:  # computed outside of a loop in one program: a loop's state there
-            pairs = [pair for pair in pairs if pair not in unlike]
-            unlike = [
-                pair for pair in unlike if tagged.opcode in _REARRANGED and CARRIED not in {pair[0][0], pair[1][0]}
-            ]
-        if unlike:
-            continue
-        missing = seen = 0
-        for (_, meant), (_, labels) in pairs:
-            missing |= comparison.find_stale(meant, labels)
-            seen |= comparison.find_clobbered(meant, labels)
-        stale &= missing
-        clobbered &= seen
-    return max(stale, 0), max(clobbered, 0)
-
-
-def _list_joined(
-    tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
-) -> Iterator[tuple[Labels, set[Labels]]]:
-    """Yields each value that the instruction reads as several operands for which the program has different sets, as
-    (the value's dependence set in the schedule, the program's sets for these operands).
-    """
-    if len({labels for _, labels in tagged.edges}) < 2:
-        return
-    instruction = occurrence.instruction
-    places: defaultdict[Position, list[int]] = defaultdict(list)
-    for number, operand in enumerate(instruction.operands):
-        places[find_bytes(operand, occurrence, evaluator)].append(number)
-    for numbers in places.values():
-        meanings = {tagged.edges[number][1] for number in numbers}
-        if len(meanings) < 2:
-            continue
-        if len(places) == 1:  # the operation depends on this value alone
-            yield occurrence.labels & ~evaluator.carried.get(instruction.id, 0), meanings
-        elif operands[numbers[0]] != UNSEEN:
-            yield operands[numbers[0]][1], meanings

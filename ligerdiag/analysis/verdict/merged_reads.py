@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair
 from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Occurrence
-from ligerdiag.analysis.verdict.comparison import Comparison
+from ligerdiag.analysis.evaluation.labels import Labels
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.verdict.first_divergence import WrongRead, put_in_order
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.provenance.value_numbers import Twins, find_twins
@@ -88,7 +89,7 @@ class _Search:
             if self._list_seen(path):
                 continue
             merged = next(self._list_merged(path), None)
-            if merged is not None and path not in calls and self._is_wrong(path, merged):
+            if merged is not None and path not in calls and self._is_wrong(path, merged.labels):
                 found[path] = merged
             if merged is None or path in found or path in calls:
                 pending += self._list_operands(path)
@@ -103,13 +104,11 @@ class _Search:
         """Returns the path of a twin of the operation at `path` that the schedule lacks and that means another version;
         () if there is none.
         """
-        tagged, space = self.pair.intended.tagged, self.comparison.space
+        tagged = self.pair.intended.tagged
         for other in self.twins.list_others(path):
-            if path in tagged and other in tagged and not self._list_seen(other):
-                sets = tagged[other].labels, tagged[path].labels
-                unlike = self.comparison.find_stale(*sets) | self.comparison.find_clobbered(*sets)
-                if unlike & space.bits_of((self.write,)):
-                    return other
+            is_gone = path in tagged and other in tagged and not self._list_seen(other)
+            if is_gone and self._is_wrong(other, tagged[path].labels):
+                return other
         return ()
 
     def describe(self, path: TagPath, twin: TagPath, kept: HloInstruction) -> MergedRead | None:
@@ -139,7 +138,6 @@ class _Search:
             if other in self.pair.intended.tagged:
                 yield from self._list_seen(other)
 
-    def _is_wrong(self, path: TagPath, merged: Occurrence) -> bool:
-        sets = self.pair.intended.tagged[path].labels, merged.labels
-        wrong = self.comparison.find_stale(*sets) | self.comparison.find_clobbered(*sets)
-        return bool(wrong & self.comparison.space.bits_of((self.write,)))
+    def _is_wrong(self, path: TagPath, delivered: Labels) -> bool:
+        errors = self.comparison.find_errors(ComparedEdge(self.pair.intended.tagged[path].labels, delivered))
+        return bool(errors.both & self.comparison.space.bits_of((self.write,)))

@@ -12,17 +12,14 @@ program. If a user is not recognised as the author's, or uses none of the twins,
 of them, the instruction may be used for each of the twins, and its errors stay.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from ligerdiag.analysis.evaluation.carriers import is_same_operation
-from ligerdiag.analysis.evaluation.label_memory import Occurrence
-from ligerdiag.analysis.verdict.comparison import Comparison
-from ligerdiag.analysis.verdict.first_divergence import Differing
+from ligerdiag.analysis.evaluation.labels import unite
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 _TRANSPARENT = having(Trait.SAME_ELEMENTS, Trait.FORWARDS)
 """Opcodes of instructions that may be XLA's and hand a value to its user unchanged."""
@@ -34,17 +31,13 @@ class MergedUses:
 
     provenance: OperandProvenance
     comparison: Comparison
-    _twins: Twins = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_twins", find_twins(self.provenance.evaluator.program))
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
         """Returns the instructions that are still wrong if only the operations for which they are used count. A hidden
         write is removed from an instruction if the instruction is right about it for each of these operations. An
         instruction without hidden writes is left out.
         """
-        return tuple([one for one in map(self._refine, differing) if one.stale or one.clobbered])
+        return tuple([one for one in map(self._refine, differing) if one.errors])
 
     def _refine(self, one: Differing) -> Differing:
         if one.twin or one.is_joined or not self._is_computed_again(one):
@@ -52,28 +45,21 @@ class MergedUses:
         served = self._list_served(one.path, one.occurrence.instruction)
         if not served or one.path in served:
             return one
-        wrong = 0
-        for path in served:
-            sets = self.provenance.intended.tagged[path].labels, one.occurrence.labels
-            wrong |= self.comparison.find_stale(*sets) | self.comparison.find_clobbered(*sets)
-        return replace(one, stale=one.stale & wrong, clobbered=one.clobbered & wrong)
+        edges = [ComparedEdge(self.provenance.intended.tagged[path].labels, one.occurrence.labels) for path in served]
+        return one.keep(unite(self.comparison.find_errors(edge).both for edge in edges))
 
     def _list_twins(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operation and of its twins, of those that the program has."""
         tagged = self.provenance.intended.tagged
-        return {path, *(other for other in self._twins.list_others(path) if other in tagged)}
-
-    def _list_seen(self, path: TagPath) -> Iterator[Occurrence]:
-        opcode = self.provenance.intended.tagged[path].opcode
-        for one in self.provenance.actual.occurrences.get(path, ()):
-            if is_same_operation(opcode, one.instruction):
-                yield one
+        return {path, *(other for other in self.provenance.twins.list_others(path) if other in tagged)}
 
     def _is_computed_again(self, one: Differing) -> bool:
         """Returns whether the operation has twins, and another instruction also computes one of them or the operation."""
         twins = self._list_twins(one.path)
         own = one.occurrence.instruction.id
-        return len(twins) > 1 and any(seen.instruction.id != own for path in twins for seen in self._list_seen(path))
+        return len(twins) > 1 and any(
+            seen.instruction.id != own for path in twins for seen in self.provenance.list_seen(path)
+        )
 
     def _list_served(self, path: TagPath, instruction: HloInstruction) -> set[TagPath]:
         """Returns the tag paths of the twins for which the instruction is used; an empty set if that is unknown.
@@ -108,7 +94,7 @@ class MergedUses:
         path = provenance.evaluator.optimized.tags.get(user.id, ())
         if path not in provenance.intended.tagged:
             return set()
-        here = [one for one in self._list_seen(path) if one.instruction.id == user.id]
+        here = [one for one in self.provenance.list_seen(path) if one.instruction.id == user.id]
         if not here or not all(provenance.is_authored(path, one) for one in here):
             return set()
         found: set[TagPath] = set()
@@ -119,6 +105,6 @@ class MergedUses:
                 known.add(operand)
                 if operand in group:
                     found.add(operand)
-                elif operand in provenance.intended.tagged and not any(self._list_seen(operand)):
+                elif operand in provenance.intended.tagged and not any(self.provenance.list_seen(operand)):
                     pending.append(operand)
         return found

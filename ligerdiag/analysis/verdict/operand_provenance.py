@@ -26,11 +26,12 @@ metadata to instructions that compute something else. So an instruction with onl
 if each operand that depends on a hidden write comes from the intended operation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
@@ -83,6 +84,15 @@ class OperandProvenance:
         ]
         # XLA made an operand that has the operation's own tag on the way to the operation
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
+
+    def list_seen(self, path: TagPath) -> Iterator[Occurrence]:
+        """Yields the instructions that may compute the operation: those with its tag that have its opcode, or are
+        custom calls that may implement it.
+        """
+        opcode = self.intended.tagged[path].opcode
+        for one in self.actual.occurrences.get(path, ()):
+            if is_same_operation(opcode, one.instruction):
+                yield one
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
         """Returns whether at least one operand of the instruction depends on a hidden write, and each operand that does
@@ -145,7 +155,7 @@ class OperandProvenance:
         """Returns whether the two operations are one value to XLA: common subexpression elimination merges them (they
         are twins), or one only reshapes the other's result.
         """
-        if self._twins.are_twins(one, other):
+        if self.twins.are_twins(one, other):
             return True
         return bool(one and other) and (self._find_source(one) == other or self._find_source(other) == one)
 
@@ -158,7 +168,8 @@ class OperandProvenance:
         return path
 
     @cached_property
-    def _twins(self) -> Twins:
+    def twins(self) -> Twins:
+        """The program's operations that are one value to XLA."""
         return find_twins(self.evaluator.program)
 
     @cached_property

@@ -28,37 +28,61 @@ first such question of each output and cause is split and asked again, until a s
 Questions that remain after ROUNDS such evaluations stay open (`Reached.open`), and `blame` makes the outputs unknown.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import batched
 from math import inf
-from typing import Protocol
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
-from ligerdiag.analysis.evaluation.label_memory import Occurrence
+from ligerdiag.analysis.evaluation.label_memory import Occurrence, find_read_place
 from ligerdiag.analysis.evaluation.labels import Labels, WrongAbout
 from ligerdiag.analysis.evaluation.order import compute_logical_times
-from ligerdiag.analysis.verdict.comparison import Cause
-from ligerdiag.analysis.verdict.first_divergence import Differing, WrongRead
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import Cause, ComparedEdge, Comparison
+from ligerdiag.analysis.verdict.first_divergence import WrongRead
+from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.hlo.module import TagPath
 
 
-class TwinJudge(Protocol):
-    """Decides whether an instruction that is wrong for one operation is right for its twins, the other operations that XLA
-    computes by the same instruction.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TwinJudge:
+    """Decides whether the instruction that computes a wrong operation is right or wrong for the operation's twins, the
+    other operations that XLA computes by the same instruction.
     """
 
+    provenance: OperandProvenance
+    comparison: Comparison
+
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of
-        it. write: index of the hidden write about which it is wrong.
+        """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
+        operation. write: index of the hidden write about which it is wrong.
+
+        A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
+        takes after the kernel's call and that should hold the kernel's result.
         """
-        ...
+        if self._is_taken_again(write, occurrence):
+            return True
+        return any(not wrong & self.comparison.space.bits_of((write,)) for _, wrong in self._judge(path, occurrence))
 
     def list_wrong_twins(self, write: int, path: TagPath, occurrence: Occurrence) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the twins of the operation at `path` for which the instruction's value is wrong too.
-        write: index of the hidden write about which it is wrong.
+        bits = self.comparison.space.bits_of((write,))
+        return tuple(other for other, wrong in self._judge(path, occurrence) if wrong & bits)
+
+    def _judge(self, path: TagPath, occurrence: Occurrence) -> Iterator[tuple[TagPath, Labels]]:
+        """Yields the tag path of each twin of the operation (an operation that is the same value to XLA), with the
+        hidden writes, as bits, about which the instruction's value is wrong for the twin.
         """
-        ...
+        tagged = self.provenance.intended.tagged
+        for other in self.provenance.twins.list_others(path):
+            if other in tagged:
+                yield other, self.comparison.find_errors(ComparedEdge(tagged[other].labels, occurrence.labels)).both
+
+    def _is_taken_again(self, write: int, occurrence: Occurrence) -> bool:
+        slice_ = occurrence.instruction
+        if slice_.opcode != "slice":
+            return False
+        place = find_read_place(self.provenance.evaluator.optimized, slice_, occurrence.scheduled, occurrence.reads)
+        return any(one.write == write and one.covers_slice(place, slice_) for one in self.provenance.actual.writes)
 
 
 MARKS = 4096

@@ -40,7 +40,9 @@ from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.evaluation.program_order import TaggedSet
 from ligerdiag.analysis.value_flow import FollowedWrites, PerformedWrite
 from ligerdiag.analysis.verdict.blame import ReadFinding
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_source, put_in_order
+from ligerdiag.analysis.verdict.compared_edges import Differing
+from ligerdiag.analysis.verdict.comparison import ComparedEdge
+from ligerdiag.analysis.verdict.first_divergence import find_source, put_in_order
 from ligerdiag.analysis.verdict.verdicts import ReadCause, ReadVerdict, Verdicts
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.shape import iterate_leaves
@@ -66,13 +68,8 @@ class BlamedReads:
     def _named(self) -> Mapping[int, list[tuple[ReadFinding, ReadKind]]]:
         """Maps the index of a hidden write to the reads that are blamed for this write, each with its kind."""
         named: defaultdict[int, list[tuple[ReadFinding, ReadKind]]] = defaultdict(list)
-        for kind, findings in (
-            (ReadKind.STALE, self.verdicts.stale),
-            (ReadKind.CLOBBERED, self.verdicts.clobbered),
-            (ReadKind.LATENT, self.verdicts.latent),
-        ):
-            for one in findings:
-                named[one.write.index].append((one, kind))
+        for one in self.verdicts.reads:
+            named[one.write.index].append((one, WRONG_KINDS.get(one.verdict, ReadKind.LATENT)))
         return named
 
     @cached_property
@@ -109,7 +106,7 @@ class BlamedReads:
         bit = self.pair.space.bits_of((write,))
         left = sum(1 << number for number in wanted)
         for one in self._differing:
-            if not one.wrong(verdict) & bit or not one.is_same:
+            if not one.errors.about(verdict) & bit or not one.is_same:
                 continue
             step = self.followed.flow.find_step(one.occurrence.scheduled.id)
             reached = self.reached.get(step, 0) & left
@@ -311,16 +308,17 @@ class ReadJudge:
 
         seen: the kind if the read is right. gets_newer: whether the read gets the kernel's version.
         """
-        space, comparison = self.pair.space, self.verdicts.comparison
+        space = self.pair.space
         bit = space.bits_of((write,))
         fresh = bool(tagged.labels & space.all_fresh(write))
         original = bool(tagged.labels & space.all_original(write))
         if fresh == gets_newer and not (gets_newer and original):
             return seen
         actual = occurrence.labels if occurrence is not None else 0
-        if comparison.find_stale(tagged.labels, actual) & bit:
+        errors = self.verdicts.comparison.find_errors(ComparedEdge(tagged.labels, actual))
+        if errors.stale & bit:
             return ReadKind.STALE if not gets_newer else ReadKind.UNKNOWN
-        if comparison.find_clobbered(tagged.labels, actual) & bit:
+        if errors.clobbered & bit:
             return ReadKind.CLOBBERED if gets_newer else ReadKind.UNKNOWN
         return seen if occurrence is not None else ReadKind.UNKNOWN  # the operation means both versions, and has both
 

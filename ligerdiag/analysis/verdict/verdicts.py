@@ -5,14 +5,13 @@ and in others.
 
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
-- `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ; `bystanders`
-  removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`), and `merged_uses` those about
-  which an instruction is right for each of the merged operations for which it is used.
-- `blame` makes outputs worse that depend on a wrong operation although their own sets agree, and names the reads at
-  which the outputs start to be wrong.
-- `ambiguity_search`, `add_unidentified`, `add_unsearched` and `add_mixed_confluences` find outputs that depend on
-  something unknown; `propagate` makes such an output unknown for the write in question, and no longer blames the output
-  on any read.
+- `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way; `merged_uses`
+  removes the writes about which an instruction is right for each of the merged operations for which it is used, and
+  `bystanders` those whose bytes an operation does not read wrongly (`DirectErrors.refine`).
+- `blame` makes outputs worse that depend on a wrong operation or on merged values although their own sets agree, and
+  names the reads at which the outputs start to be wrong.
+- `ambiguity_search` finds outputs that depend on something unknown; `propagate` makes such an output unknown for the
+  write in question, and no longer blames the output on any read.
 - `drop_disjoint_rows` drops a write if the output uses only rows that the kernel does not write. No other step can make
   an output better.
 - `bystanders` drops the kernels that are not responsible (`DirectErrors.drop_bystanders`); a wrong output stays wrong.
@@ -33,10 +32,7 @@ them makes an output right:
 the output that it makes wrong.
 
 An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
-else the write does to it; the verdict on the output for another write stays. To find missing names, the schedule is
-evaluated once more with the ORIG labels (dependences on contents from before a write) that
-`TagTrust.find_possible_carriers` returns: an output that gets worse for a write depends on a name that is missing or
-cannot be trusted, and gets an ambiguity.
+else the write does to it; the verdict on the output for another write stays.
 
 Dependence sets describe only hidden writes, and presuppose that every kernel call produces its results. If the program
 always makes a call and the schedule may skip it, an output that depends on the call's results is unknown, or stale if
@@ -48,59 +44,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ligerdiag.analysis.evaluated_pair import EvaluatedPair, Evaluator
-from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity, Reason
+from ligerdiag.analysis.evaluation.ambiguities import Ambiguities, Ambiguity
 from ligerdiag.analysis.evaluation.carriers import Carriers, find_lost_carriers
 from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
+from ligerdiag.analysis.verdict.compared_edges import Differing, compare_outputs, find_wrong_operations
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_uses import MergedUses
-from ligerdiag.analysis.verdict.merged_values import find_joined
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
-from ligerdiag.model.findings import VERDICT_ORDER, Verdict
+from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
-
-
-def add_unidentified(
-    ambiguities: Ambiguities,
-    possible: Mapping[int, Labels],
-    outputs: Mapping[str, OutputVerdict],
-    *,
-    pair: EvaluatedPair,
-    comparison: Comparison,
-    evaluator: Evaluator,
-) -> Ambiguities:
-    """Returns the ambiguities, with one added for each output that would get worse if instructions without a trusted
-    name were carriers, that is, held the value of an operand from before a write.
-
-    possible: maps the id of such an instruction to the ORIG labels that would start there. outputs: the verdicts
-    without ambiguities.
-    """
-    if not possible:
-        return ambiguities
-    carried = {
-        number: evaluator.carried.get(number, 0) | possible.get(number, 0) for number in (*evaluator.carried, *possible)
-    }
-    actual = replace(evaluator, carried=carried).run_actual(frozenset(), records=False)
-    added = dict(ambiguities)
-    for (name, output), wanted, seen in zip(outputs.items(), pair.intended.outputs, actual.outputs, strict=False):
-        were = {cause.write: cause.verdict for cause in output.causes}
-        for cause in comparison.compare(wanted, seen).causes:
-            if _is_worse(cause.verdict, were.get(cause.write, Verdict.FRESH)):
-                original = evaluator.space.all_original(cause.write)
-                first = min(number for number, labels in possible.items() if labels & original)
-                ambiguity = Ambiguity(cause.write, Reason.UNIDENTIFIED, first)
-                added[name] = added.get(name, frozenset()) | {ambiguity}
-    return added
-
-
-def _is_worse(verdict: Verdict, was: Verdict) -> bool:
-    """Returns whether `verdict` is worse than `was`, and `was` is fresh or latent."""
-    order = VERDICT_ORDER.index
-    return order(verdict) > order(was) and order(was) < order(Verdict.UNKNOWN)
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
@@ -110,20 +66,14 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
     order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
     unknown.
     """
-    unclear = {(name, one.write) for name, about in ambiguities.items() for one in about}
-    unclear |= {
-        (name, cause.write)
-        for name, one in found.outputs.items()
-        for cause in one.causes
-        if cause.write in order_unknown
+    unclear = {
+        name: {one.write for one in ambiguities.get(name, ())}
+        | {cause.write for cause in output.causes if cause.write in order_unknown}
+        for name, output in found.outputs.items()
     }
-    if not unclear:
-        return found
-    return Blamed(
-        {name: _make_unknown(name, output, unclear) for name, output in found.outputs.items()},
-        _keep_certain(found.stale, unclear),
-        _keep_certain(found.clobbered, unclear),
-    )
+    certain = found.drop(lambda name, cause: cause.write in unclear[name])
+    unknown = {name: tuple([Cause(w, Verdict.UNKNOWN) for w in sorted(writes)]) for name, writes in unclear.items()}
+    return replace(certain, outputs={name: output.join(unknown[name]) for name, output in certain.outputs.items()})
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
@@ -134,83 +84,17 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
     correct numbers do not contradict such a verdict, because the rows that are read may be untouched.
     """
     written, unused = evaluator.find_disjoint_rows()
-    dropped = dict(zip(found.outputs, unused, strict=False))
     decided = frozenset(
         name
         for name, output in found.outputs.items()
-        if (wrong := evaluator.space.bits_of(c.write for c in output.causes if c.verdict.is_wrong))
-        and not wrong & ~written
+        if (wrong := evaluator.space.bits_of(output.wrong)) and not wrong & ~written
     )
     found = replace(found, decided=found.decided | decided)
-    pairs = {(name, write) for name, bits in dropped.items() for write in evaluator.space.writes_of(bits)}
-    if not pairs:
+    dropped = {name: set(evaluator.space.writes_of(bits)) for name, bits in zip(found.outputs, unused, strict=False)}
+    if not any(dropped.values()):
         return found, ambiguities
-    outputs: dict[str, OutputVerdict] = {}
-    for name, output in found.outputs.items():
-        causes = tuple([cause for cause in output.causes if (name, cause.write) not in pairs])
-        is_dropped = len(causes) < len(output.causes)
-        outputs[name] = OutputVerdict(find_worst(c.verdict for c in causes), causes) if is_dropped else output
-    left = {
-        name: frozenset(one for one in some if (name, one.write) not in pairs) for name, some in ambiguities.items()
-    }
-    return replace(
-        found,
-        outputs=outputs,
-        stale=_keep_certain(found.stale, pairs),
-        clobbered=_keep_certain(found.clobbered, pairs),
-    ), {name: some for name, some in left.items() if some}
-
-
-def add_unsearched(ambiguities: Ambiguities, unsearched: Mapping[str, set[int]]) -> Ambiguities:
-    """Returns the ambiguities, with one added for each output and each write for which `blame` found too many wrong
-    operations to search.
-
-    unsearched: maps an output name to the indices of these writes.
-    """
-    return {
-        name: ambiguities.get(name, frozenset())
-        | {Ambiguity(write, Reason.TOO_MANY, 0) for write in unsearched.get(name, ())}
-        for name in (*ambiguities, *[name for name in unsearched if name not in ambiguities])
-    }
-
-
-def add_mixed_confluences(ambiguities: Ambiguities, found: Blamed, comparison: Comparison) -> Ambiguities:
-    """Returns the ambiguities, with one added for each output that depends on a loop or conditional which may return
-    one merged value for another, if the schedule does not show whether it does.
-    """
-    added = {
-        name: frozenset(
-            Ambiguity(write, Reason.MIXED, 0)
-            for one in mixed
-            if not one.instruction
-            for write in comparison.space.writes_of(one.writes)
-            if not any(cause.write == write and cause.verdict.is_wrong for cause in found.outputs[name].causes)
-        )
-        for name, mixed in found.mixed.items()
-    }
-    added = {name: some for name, some in added.items() if some}
-    return {
-        name: ambiguities.get(name, frozenset()) | added.get(name, frozenset()) for name in {**ambiguities, **added}
-    }
-
-
-def _keep_certain(reads: Iterable[ReadFinding], unclear: set[tuple[str, int]]) -> tuple[ReadFinding, ...]:
-    """Returns the reads on which an output is still blamed, each without the outputs for which its write is unclear.
-
-    unclear: (output name, index of a hidden write) pairs.
-    """
-    certain = [
-        replace(read, outputs=tuple([name for name in read.outputs if (name, read.write.index) not in unclear]))
-        for read in reads
-    ]
-    return tuple([read for read in certain if read.outputs])
-
-
-def _make_unknown(name: str, output: OutputVerdict, unclear: set[tuple[str, int]]) -> OutputVerdict:
-    kept = tuple([cause for cause in output.causes if (name, cause.write) not in unclear])
-    unknown = tuple([Cause(write, Verdict.UNKNOWN) for one, write in sorted(unclear) if one == name])
-    causes = (*kept, *unknown)
-    return OutputVerdict(find_worst(cause.verdict for cause in causes), causes)
+    left = {name: frozenset(o for o in some if o.write not in dropped[name]) for name, some in ambiguities.items()}
+    return found.drop(lambda name, cause: cause.write in dropped[name]), left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -219,12 +103,8 @@ class Verdicts:
 
     outputs: Mapping[str, OutputVerdict]
     """Maps the name of each output to the verdict on it, in the program's order."""
-    stale: tuple[ReadFinding, ...] = ()
-    """Reads that make outputs stale. In the same way, `clobbered` and `latent` hold the reads that make outputs
-    clobbered or latent.
-    """
-    clobbered: tuple[ReadFinding, ...] = ()
-    latent: tuple[ReadFinding, ...] = ()
+    reads: tuple[ReadFinding, ...] = ()
+    """The reads that make outputs stale, then those that make outputs clobbered, then those that make outputs latent."""
     ambiguities: Ambiguities = field(default_factory=dict[str, frozenset[Ambiguity]])
     """Maps an output name to the ambiguities (unknown facts on which the output depends) that make it unknown."""
     comparison: Comparison
@@ -245,11 +125,30 @@ class Verdicts:
     gone: frozenset[int] = frozenset()
     """Indices of the hidden writes that the schedule does not perform, not even as part of a merged call."""
 
+    @property
+    def stale(self) -> tuple[ReadFinding, ...]:
+        """The reads that make outputs stale."""
+        return self.list_reads(Verdict.STALE)
+
+    @property
+    def clobbered(self) -> tuple[ReadFinding, ...]:
+        """The reads that make outputs clobbered."""
+        return self.list_reads(Verdict.CLOBBERED)
+
+    @property
+    def latent(self) -> tuple[ReadFinding, ...]:
+        """The reads that make outputs latent."""
+        return self.list_reads(Verdict.LATENT)
+
+    def list_reads(self, verdict: Verdict) -> tuple[ReadFinding, ...]:
+        """Returns the reads that make outputs stale, clobbered or latent."""
+        return tuple([read for read in self.reads if read.verdict is verdict])
+
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
         """Returns the names of the outputs that have this verdict (stale or clobbered) for the hidden write with this
         index although no read is blamed for it.
         """
-        reads = self.stale if verdict is Verdict.STALE else self.clobbered
+        reads = self.list_reads(verdict)
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
         wrong = [n for n, o in self.outputs.items() if any(c.write == write and c.verdict is verdict for c in o.causes)]
         return tuple([name for name in wrong if name not in explained])
@@ -335,42 +234,23 @@ def judge(
     write (see `tag_trust`).
     """
     comparison = _create_comparison(pair, evaluator.carriers)
-    intended, actual = pair.intended.outputs, pair.actual.outputs
-    outputs = {
-        name: comparison.compare(intended[n] if n < len(intended) else 0, actual[n] if n < len(actual) else 0)
-        for n, name in enumerate(output_names)
-    }
+    outputs = compare_outputs(output_names, pair, comparison)
     provenance = OperandProvenance(pair.intended, pair.actual, evaluator)
-    differing = find_differing(pair.intended, pair.actual, comparison)
-    if evaluator.retagged is None and not evaluator.canonicalized:
-        differing += tuple(find_wrong_edges(provenance, comparison))
-        differing += tuple(find_joined(provenance, comparison))
+    differing = find_wrong_operations(provenance, comparison)
+    if evaluator.is_tagged:
         differing = MergedUses(provenance, comparison).refine(differing)
     direct = None
     if needs_direct_errors(differing, outputs):
         direct = find_direct_errors(output_names, pair=pair, evaluator=evaluator, comparison=comparison)
         differing = direct.refine(differing)
-    instructions = {one.id: one for one in pair.optimized.instructions}
     blamed = BlameSearch(
-        pair=pair,
-        differing=differing,
-        comparison=comparison,
-        evaluator=evaluator,
-        provenance=provenance,
-        instructions=instructions,
+        pair=pair, differing=differing, comparison=comparison, evaluator=evaluator, provenance=provenance
     ).find(outputs)
     ambiguities: Ambiguities = {}
     if pair.writes:
         ambiguities = AmbiguitySearch(
-            outputs=blamed.outputs, pair=pair, differing=differing, comparison=comparison, evaluator=evaluator
-        ).find()
-        ambiguities = add_unidentified(
-            ambiguities, possible, blamed.outputs, pair=pair, comparison=comparison, evaluator=evaluator
-        )
-    if blamed.unsearched:
-        ambiguities = add_unsearched(ambiguities, blamed.unsearched)
-    if blamed.mixed:
-        ambiguities = add_mixed_confluences(ambiguities, blamed, comparison)
+            blamed=blamed, pair=pair, differing=differing, comparison=comparison, evaluator=evaluator
+        ).find(possible)
     blamed = propagate(blamed, ambiguities, pair.matching.order_unknown)
     if any(output.verdict is not Verdict.FRESH for output in blamed.outputs.values()):
         blamed, ambiguities = drop_disjoint_rows(blamed, ambiguities, evaluator)
@@ -380,9 +260,7 @@ def judge(
     mixed = {name: tuple([one.instruction for one in found if one.instruction]) for name, found in blamed.mixed.items()}
     return Verdicts(
         outputs=blamed.outputs,
-        stale=blamed.stale,
-        clobbered=blamed.clobbered,
-        latent=find_latent(pair.writes, blamed.outputs, instructions),
+        reads=(*blamed.reads, *find_latent(pair, blamed.outputs)),
         ambiguities=ambiguities,
         comparison=comparison,
         differing=differing,
@@ -442,26 +320,13 @@ def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):
         return verdicts
+    causes = [Cause(index, Verdict.UNKNOWN) for index in sorted(matching.conditional)]
+    causes += [Cause(index, Verdict.STALE) for index in sorted(matching.idle)]
+    paths = [pair.writes[cause.write].tag_path for cause in causes]  # without a tag, each output may depend on the call
     outputs = dict(verdicts.outputs)
-    for indices, verdict in ((matching.conditional, Verdict.UNKNOWN), (matching.idle, Verdict.STALE)):
-        for index, reached in _find_reached(indices, pair, evaluator):
-            for (name, output), is_reached in zip(outputs.items(), reached, strict=False):
-                if is_reached:
-                    outputs[name] = output.join((Cause(index, verdict),))
+    for (name, output), found in zip(
+        verdicts.outputs.items(), evaluator.find_dependents(filter(None, paths)), strict=False
+    ):
+        joined = [cause for cause, path in zip(causes, paths, strict=True) if not path or path in found]
+        outputs[name] = output.join(tuple(joined))
     return replace(verdicts, outputs=outputs)
-
-
-def _find_reached(
-    indices: Iterable[int], pair: EvaluatedPair, evaluator: Evaluator
-) -> Iterable[tuple[int, tuple[bool, ...]]]:
-    """Yields (index of a write, one bool for each output) for each of these writes, in ascending order: whether the
-    output depends on a result of the write's call in the program. If the call has no tag, each output may, and all are
-    True.
-    """
-    for index in sorted(indices):
-        path = pair.writes[index].tag_path
-        if not path:
-            yield index, (True,) * len(pair.intended.outputs)
-            continue
-        mark = pair.space.mark(("results of", path))
-        yield index, tuple([bool(labels & mark) for labels in evaluator.run_intended({path: mark}).outputs])
