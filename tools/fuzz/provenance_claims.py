@@ -94,7 +94,7 @@ class _Claims:
         return "tag"
 
     def _iterate_operands(self) -> Iterator[Claim]:
-        """Yields a claim for each operand that the search for wrong reads recognises (see `find_wrong_edges`)."""
+        """Yields a claim for each operand that the search for wrong reads recognises (see `find_wrong_operations`)."""
         for path, tagged in self.context.intended.tagged.items():
             for occurrence in self.context.actual.occurrences.get(path, ()):
                 one = occurrence.instruction
