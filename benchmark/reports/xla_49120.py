@@ -37,7 +37,7 @@ REPORT = Report(
     versions="jax 0.11, CUDA",
     kind=Kind.MISCOMPILE,
     reported="a constant start of a dynamic update slice is not clamped by the copy that implements it",
-    missed="the HLO is right; here the update is in a fusion, not in the copy that the report is about, and an H200 is right",
+    missed="the HLO is right; here the update is in a fusion, not in the reported copy, and an H200 computes it rightly",
     finds=Wrong(outputs=("updated",)),
 )
 ARGS = (Arg(shape=(3, 127, 1, 33)),)
