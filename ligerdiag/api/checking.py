@@ -38,6 +38,7 @@ from ligerdiag.model.jobs import CaseSpec, Source, Variation
 from ligerdiag.model.memory_limits import compute_figures
 from ligerdiag.model.report import CaseReport, CheckReport, Identity, Inspection, OnProgress, Status
 from ligerdiag.model.schedule_view import ScheduleFacts
+from ligerdiag.model.tuning import TUNING_LOG
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.replay.replay_service import FindReaders, ReplayTask, replay_artifacts
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
@@ -320,7 +321,14 @@ def _compile(
     """
     run = course.run
     with (
-        Pool(cache=cache, toolchain=toolchain, jobs=options.jobs, timeout=options.timeout, templates=templates) as pool,
+        Pool(
+            cache=cache,
+            toolchain=toolchain,
+            jobs=options.jobs,
+            timeout=options.timeout,
+            templates=templates,
+            environment=None if variation.tuning is None else TUNING_LOG,
+        ) as pool,
         open_readers(toolchain, cache, templates) as readers,
     ):
         broken: list[tuple[Source, LigerdiagError]] = []

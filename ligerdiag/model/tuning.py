@@ -11,6 +11,11 @@ from enum import StrEnum
 TUNING_LEVEL = "xla_gpu_autotune_level"
 """XLA's compiler option that says how thoroughly its autotuner measures; 0 disables it."""
 
+TUNING_LOG = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "config_assigner=1,autotuner=1"}
+"""Environment variables with which XLA logs the instructions that it looks up in a file of choices. XLA reads them when it
+is loaded.
+"""
+
 
 class TuningForm(StrEnum):
     """The two messages by which XLA writes the choices of its autotuner."""

@@ -3,6 +3,7 @@ instructions.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ligerdiag.errors import CompileError
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.jobs import CaseSpec, Flag, Variation
-from ligerdiag.model.tuning import TunedInstruction, TunedKind, TuningFile
+from ligerdiag.model.tuning import TUNING_LOG, TunedInstruction, TunedKind, TuningFile
 from ligerdiag.toolchains.gpu_targets import Target
 from ligerdiag.toolchains.tuned_instructions import classify_tuned, list_tuned
 from ligerdiag.toolchains.tuning_file import load_tuning
@@ -25,6 +26,13 @@ from tests.compile.tuned import BOTH, CUBLAS, FIRST, SECOND, TILES, render_entry
 PROGRAMS = Path(__file__).parent / "programs"
 OTHER = FIRST.replace("1024", "1000")
 """The HLO of a product that the program does not have."""
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Returns a pool as `check --autotune-results` has it."""
+    with Pool(cache=Cache(tmp_path_factory.mktemp("cache")), jobs=1, environment=TUNING_LOG) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +64,7 @@ def name(one: TunedInstruction) -> str:
 
 
 def test_the_schedule_has_the_choices_of_the_file(case: CaseSpec, tmp_path: Path, h100: Target) -> None:
-    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1, environment=TUNING_LOG) as pool:
         tuned = compile_it(case, load(BOTH, tmp_path, h100), pool, h100)
         plain = compile_it(case, None, pool, h100)  # in the same pool: no choice may be left over in a worker
     first, second = list_products(tuned)
@@ -75,7 +83,7 @@ def test_the_schedule_has_the_choices_of_the_file(case: CaseSpec, tmp_path: Path
 
 def test_the_artifact_names_the_instructions_that_had_an_entry(case: CaseSpec, tmp_path: Path, h100: Target) -> None:
     file = load(render_results(render_entry(SECOND, CUBLAS), render_entry(OTHER, TILES)), tmp_path, h100)
-    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1, environment=TUNING_LOG) as pool:
         found = compile_it(case, file, pool, h100).provenance.tuning
     assert found is not None
     assert (found.file, found.sha256, found.entries, found.counted) == (file.name, file.sha256, 2, True)
@@ -90,7 +98,7 @@ def test_the_artifact_names_the_instructions_that_had_an_entry(case: CaseSpec, t
 def test_without_a_file_a_product_has_the_choice_that_it_has_with_a_file_about_others(
     case: CaseSpec, tmp_path: Path, h100: Target
 ) -> None:
-    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1, environment=TUNING_LOG) as pool:
         other = compile_it(case, load(render_results(render_entry(OTHER, TILES)), tmp_path, h100), pool, h100)
         plain = compile_it(case, None, pool, h100)
     configs = [[one.proto.backend_config for one in list_products(artifact)] for artifact in (other, plain)]
@@ -98,7 +106,7 @@ def test_without_a_file_a_product_has_the_choice_that_it_has_with_a_file_about_o
 
 
 def test_the_key_has_the_contents_of_the_file_and_not_its_name(case: CaseSpec, tmp_path: Path, h100: Target) -> None:
-    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1, environment=TUNING_LOG) as pool:
         one = compile_it(case, load(BOTH, tmp_path, h100), pool, h100)
         (same,) = compile_cases(
             [case], [h100], pool=pool, variation=Variation(tuning=load(BOTH, tmp_path, h100, "moved.pbtxt"))
@@ -116,7 +124,7 @@ def test_the_form_with_fingerprints_is_read_by_xla(case: CaseSpec, tmp_path: Pat
         'entries { key { target { device: "0123456789abcdef" hlo_fingerprint: "00" } environment { codegen_version: "0" } } '
         "value { optimal_config { backend: TRITON backend_config { triton { block_m: 64 } } } } }\n"
     )
-    with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+    with Pool(cache=Cache(tmp_path / "cache"), jobs=1, environment=TUNING_LOG) as pool:
         found = compile_it(case, load(text, tmp_path, h100), pool, h100).provenance.tuning
     assert found is not None
     assert (found.entries, found.recorded, len(found.open)) == (1, (), 4)

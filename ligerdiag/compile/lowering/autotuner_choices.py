@@ -7,11 +7,10 @@ it looked up; it reads the level of the log when it is loaded.
 
 import os
 import re
-from pathlib import Path
 
 from ligerdiag.errors import CompileError, UsedWorkerError
 from ligerdiag.model.jobs import Flag
-from ligerdiag.model.tuning import TUNING_LEVEL, TunedInstruction, Tuning, TuningFile, TuningForm
+from ligerdiag.model.tuning import TUNING_LEVEL, TUNING_LOG, TunedInstruction, Tuning, TuningFile, TuningForm
 from ligerdiag.toolchains.tuned_instructions import classify_tuned
 
 USUAL_LEVEL = 4
@@ -20,8 +19,6 @@ FORM = "xla_gpu_use_new_autotune_cache_format"
 """The compiler option that decides which of the two forms XLA reads and writes; older versions know one form only."""
 LOAD = "xla_gpu_load_autotune_results_from"
 
-_LOG = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "config_assigner=1,autotuner=1"}
-_PLUGIN = "xla_cuda_plugin"
 _ASKED = re.compile(r"Getting config for HLO: (?P<hlo>.*)")
 _FOUND = re.compile(r"Found cached config for HLO: (?P<hlo>.*)")
 _NAME = re.compile(r"(?:ROOT )?%?(?P<name>[^ ]+) = ")
@@ -33,17 +30,15 @@ _used: list[str] = []
 
 def enter_tuning(file: TuningFile | None) -> None:
     """Prepares this process for compiles with the choices of the file. Raises UsedWorkerError if the process has compiled
-    with other choices, or has loaded XLA without the log that names the instructions.
+    with other choices, and CompileError if it was not started with the variables of `TUNING_LOG`.
     """
     digest = "" if file is None else file.copy_sha256
     if _used:
         if _used != [digest]:
             raise UsedWorkerError
         return
-    if file is not None:
-        if _PLUGIN in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace"):
-            raise UsedWorkerError
-        os.environ.update(_LOG)
+    if file is not None and any(os.environ.get(name) != value for name, value in TUNING_LOG.items()):
+        raise CompileError("the worker was started without XLA's log of the instructions that its autotuner looks up")
     _used.append(digest)
 
 
