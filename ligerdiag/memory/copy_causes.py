@@ -201,7 +201,7 @@ class CopyCauses:
         reader, writer = self.sources.name(shown), self.sources.name(writers[0])
         value = self.sources.describe_value(origin)
         old = f"the old value of {value}"
-        end = "depends on the new one" if is_needed else "does not need the new one"
+        end = "depends on the new value" if is_needed else "does not need the new value"
         form = CopyForm.NEEDS_BOTH if is_needed else CopyForm.PLAIN
         if is_part:
             why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
@@ -356,7 +356,7 @@ class CopyCauses:
             why = f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
             return CopyForm.ALIASED_ELSEWHERE, why
         return CopyForm.PLAIN, (
-            f"`{name}` computes the next value of the state in other bytes, because it still reads the old one at other"
+            f"`{name}` computes the next value of the state in other bytes, because it still reads the old value at other"
             " indices"
         )
 
@@ -404,7 +404,7 @@ class CopyCauses:
         if any(use.role is UseRole.RESULT for use in others):
             return CopyReason(
                 cause=CopyCause.READ_LATER,
-                why=f"{self.sources.describe_value(origin)} is returned, too, although `{name}` overwrites it",
+                why=f"`{name}` overwrites {self.sources.describe_value(origin)}, but the program also returns its old value",
                 subject=("read later", origin[0].id, origin[1]),
                 blamed=(writer, origin[0]),
                 is_needed=True,
@@ -557,7 +557,7 @@ class CopyCauses:
                 f"`{self.sources.name(exchanges[0])}` cannot overwrite the loop's state, which it moves to another device"
                 if exchanges
                 else f"`{self.sources.name(writers[0])}` writes to the bytes of the loop's state while"
-                f" `{self.sources.name(readers[-1])}` still reads the old one"
+                f" `{self.sources.name(readers[-1])}` still reads the old state"
             )
             return CopyReason(
                 cause=CopyCause.CARRY_REBUILT,
@@ -572,8 +572,8 @@ class CopyCauses:
             return self._explain_read_later(source, writers[-1:], readers_after)
         if (output := self._outputs.crossed.get(argument)) is not None:
             why = (
-                f"output {self._names.name_output(output)} has the bytes of a donated argument, and is computed from"
-                " another one, which is donated, too"
+                f"output {self._names.name_output(output)} has the bytes of one donated argument, but is computed from"
+                " another donated argument"
             )
             return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
         name = self._names.name_argument(argument)

@@ -54,8 +54,8 @@ class CopySources:
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf that compute a value; for a branch's operand, those outside of the
-        conditional.
+        """Returns the instruction and leaf that compute a value. For an operand of a branch, these are the instruction and
+        leaf outside of the conditional.
         """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -154,7 +154,9 @@ class CopySources:
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the uses; instead of a use by a copy that is not an update, yields the uses of the copy's result."""
+        """Yields the given uses, looking through copies: a use by a copy is replaced by the uses of the copy's result. A
+        copy that is part of an update (`Move.is_update`) is not looked through.
+        """
         pending, seen = list(uses), set[int]()
         while pending:
             use = pending.pop(0)
@@ -202,8 +204,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion with one operand that it first transposes, bitcasts aside; it may compute
-    anything from the transposed operand.
+    """Returns whether an instruction is a fusion that has one operand and transposes it before it does anything else;
+    bitcasts do not count. The fusion may compute anything from the transposed operand.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False

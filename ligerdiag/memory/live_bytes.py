@@ -33,7 +33,9 @@ class LiveBytes:
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]
     """From slice number to the first value (instruction and leaf) that the slice holds."""
     spans: Mapping[int, tuple[tuple[int, int], ...]]
-    """From slice number to the spans (first step, last step), in order, in which the slice holds a value."""
+    """Maps the number of a slice of bytes to the spans of steps in which the slice holds a value: in order, each as (first
+    step, last step).
+    """
 
     @property
     def peak(self) -> int:

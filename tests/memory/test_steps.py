@@ -35,11 +35,11 @@ FOUND = {
 MESSAGES = {
     "train.py::loss_first": (
         "14 copies move 28.0 MiB: output `1.1.0.nu.layers.qkv` has the bytes of the donated argument"
-        " `opt_state.1.0.mu.layers.qkv`, and is computed from `opt_state.1.0.nu.layers.qkv`, which is donated, too"
+        " `opt_state.1.0.mu.layers.qkv`, but is computed from `opt_state.1.0.nu.layers.qkv`, which is donated, too"
     ),
     "train.py::target_network": (
         "a copy moves 1.0 MiB: `dot_general` reads the old value of argument `params.b` after `add` overwrites it, and"
-        " does not need the new one"
+        " does not need the new value"
     ),
     "decode.py::one_stacked": (
         "two copies move 8.0 MiB: a loop reads argument `cache.v` part by part, and collects output `1.v` in an array of"
@@ -54,7 +54,7 @@ MESSAGES = {
         " moves to another device"
     ),
     "split.py::zero_one": (
-        "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, and is"
+        "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, but is"
         " computed from `opt_state.0.mu.a`, which is donated, too"
     ),
 }
