@@ -44,11 +44,11 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
-    """Returns a buffer assignment that says only which values must share storage: each set of such values is one
-    allocation of 1 byte.
+    """Returns a buffer assignment that only says which values must share storage. All values that must share storage with
+    each other are in one allocation of 1 byte, and values that need not are in different allocations.
 
-    ambiguous: whether entries of `output_to_operand_aliasing` that name the same output or operand count as aliases, as
-    they do in XLA.
+    ambiguous: whether several entries of `output_to_operand_aliasing` that name the same output or operand count as aliases,
+    as they do in XLA.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)

@@ -71,7 +71,7 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Yields the positions whose value this one passes on; nothing if this position defines its value.
+        """Yields the positions whose value this position passes on; nothing if this position defines its value.
 
         callers: if the instruction is a parameter, the callers of its computation whose operands to yield; None for all
         callers.
@@ -166,7 +166,7 @@ class Dataflow:
 
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction passes each operand into a shard_map or out of it."""
+    """Returns whether the instruction is an edge of a shard_map: it passes its operands into the shard_map, or out of it."""
     return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
@@ -181,8 +181,8 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start that belongs to this done or update; if a loop or call passes the start on, returns that loop or
-    call.
+    """Returns the start that belongs to this done or update. If a loop or a call passes the start on, returns the loop or
+    the call.
     """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
@@ -294,8 +294,8 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds, for a position (an instruction and an index into its shape), the instruction that defines the value and
-    the number of the slice of bytes that holds it in the buffer assignment; caches both.
+    """Finds the instruction that defines the value at a position (an instruction and an index into its shape), and the
+    number of the slice of bytes in the buffer assignment that holds this value; caches its answers.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -355,8 +355,8 @@ def is_operandwise(instruction: HloInstruction) -> bool:
     """Returns whether each leaf of the instruction's result comes from one operand, whose number is the last number of
     the leaf's ShapeIndex.
 
-    This holds for a collective of several operands, as XLA's combiners make them. A collective-permute may have
-    operands of another kind: the array to write into, and the place in it.
+    XLA's combiners make collectives of several operands, for which this holds. It does not hold for a collective-permute
+    with operands of another kind: the array to write into, and the place in it.
     """
     if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
         return False
@@ -394,8 +394,8 @@ type AreOne = Callable[[HloInstruction, HloInstruction], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """A term b that is added to an operand x of a kernel and subtracted again: mathematically the result is x, in
-    floating point x rounded to the precision of x + b.
+    """A term b that is added to an operand x of a kernel and subtracted again, as in `(x + b) - b`. Mathematically the
+    result is x; in floating point it is x rounded to the precision of x + b.
 
     A workaround for hidden writes uses such a pair to make readers of x wait for a kernel: b depends on the kernel's
     result.
@@ -405,17 +405,17 @@ class RoundingPair:
     subtraction: HloInstruction
     term: HloInstruction
     place: int
-    """Number of that operand of the addition which is x."""
+    """Operand number of x in the addition: 0 for x + b, 1 for b + x."""
 
 
 def find_rounding_pairs(
     computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
 ) -> Iterator[RoundingPair]:
-    """Yields the rounding pairs around an operand of a call, in the call's computation, whose term b depends on the
-    call's result.
+    """Yields the rounding pairs in which x is an operand of a call and the term b depends on the call's result. Searches
+    only the call's computation; looks through barriers, broadcasts, reshapes and converts.
 
-    are_one: returns whether two instructions surely have the same value, as the term that is subtracted must have that
-    of the one that was added. The search looks through barriers, broadcasts, reshapes and converts.
+    operand: the number of the operand x. are_one: returns whether two instructions surely have the same value. It is asked
+    for the term that is added and the term that is subtracted.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

@@ -55,8 +55,9 @@ class _Address:
 def find_broken_aliases(
     module: HloModule, positions: Positions, *, is_assigned: bool = True
 ) -> tuple[BrokenAlias, ...]:
-    """Returns the aliases of a scheduled module that fusions break. is_assigned: whether the positions are those of
-    XLA's own buffer assignment.
+    """Returns the declared aliases of a scheduled module that fusions break.
+
+    is_assigned: whether `positions` come from XLA's own buffer assignment.
     """
     return tuple(
         [

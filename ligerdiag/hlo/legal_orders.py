@@ -37,7 +37,7 @@ class LegalOrder:
     name: str
     """Name of the order, such as `kernels last`."""
     sequences: Mapping[int, tuple[HloInstruction, ...]]
-    """From the id of each computation with a sequence in the schedule to its instructions in this order."""
+    """Maps the id of each computation that has a schedule to the computation's instructions in this order."""
     late: frozenset[int] = frozenset()
     """Ids of the asynchronous starts whose operation runs only when the matching done is reached."""
 
@@ -174,7 +174,7 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order in which, of all instructions that are ready, the one with the least key comes next.
+    """Returns a topological order. Of all instructions that could come next, the instruction with the least key does.
 
     needed: from instruction id to the ids of the instructions that must come before it, each once.
     """

@@ -107,8 +107,8 @@ class HloInstruction:
 
     @property
     def aliasing_outputs(self) -> Mapping[int, int]:
-        """Returns a map from the number of an operand to that of the output that aliases it, counted among the leaves of
-        the result.
+        """Returns a map from the number of an operand to the number of the output that aliases the operand. Outputs are
+        the leaves of the result.
         """
         leaves = list(iterate_leaves(self.shape))
         return {operand: leaves.index(leaf) for operand, leaf in self.operand_output_aliases.items()}
@@ -162,9 +162,9 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """Returns, for each element of a loop's state, the elements whose initial values pass through its position as
-        this computation, the loop's body, is repeated: first the element itself, then those that the body moves to that
-        position.
+        """Returns, for each element of a loop's state, the numbers of the elements whose initial values come to its position
+        while this computation, the loop's body, is repeated. The element itself is first. For a body that exchanges the
+        elements 0 and 1, this is ((0, 1), (1, 0)).
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
@@ -196,8 +196,8 @@ class HloModule:
     input_output_alias: HloInputOutputAliasProto
     """Which entry parameters and outputs of the module share a buffer (donation)."""
     parameter_spaces: tuple[int, ...] = ()
-    """The memory space in which the caller has each entry parameter that is an array: 0 that of the device, `HOST_SPACE`
-    that of the host. Empty if the module does not say.
+    """For each entry parameter that is an array, the memory space in which the caller keeps the array: 0 for the device's
+    memory, `HOST_SPACE` for the host's. Empty if the module does not say.
     """
     output_spaces: tuple[int, ...] = ()
     """The memory space of each leaf of the module's result."""
@@ -258,9 +258,11 @@ class HloModule:
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """Returns the instructions of a computation sorted by their tags, which number the author's operations, and
-        each after its operands. An instruction without a tag has the place of its last operand, or the first place if
-        it has no operands; a call without a tag, that of `_place_calls`.
+        """Returns the instructions of a computation in program order: sorted by their tags, which number the author's
+        operations, and each after its operands.
+
+        An instruction without a tag comes as early as its operands allow. A call without a
+        tag comes after the operations that were written before it (`_place_calls`).
         """
         found = self._orders.get(computation.id)
         if found is None:
@@ -350,8 +352,9 @@ def _make_span(location: StackFrameIndexProto.FileLocation) -> SourceSpan | None
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
     """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward.
 
-    If there are none, yields those of the `call` into which a library put the instruction, if it is the only call of
-    that function: JAX traces the body of a primitive that is lowered by a function without the user's frames.
+    If an instruction has no such frame, yields the frames of the `call` that runs the instruction's computation, provided
+    that only one `call` runs it. The reason: if JAX lowers a primitive through a function of its own, it traces that
+    function without the user's frames.
     """
     for _ in range(MAX_FRAMES):
         frames = [frame for frame in iterate_frames(module, instruction) if not frame.is_installed]
@@ -364,17 +367,19 @@ def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Itera
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
-    """Returns the innermost source line of an instruction that lies outside of installed packages, or None."""
+    """Returns the innermost source line of an instruction that lies outside of installed packages; None without such a line."""
     return next(iterate_user_frames(module, instruction), None)
 
 
 def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one, or None. instructions: the reader of a value
-    and the instructions around it, the innermost first.
+    """Returns the user's source line at which a value is read: the line of the first of these instructions that has a line.
+    None if no instruction has one.
 
-    The line of a loop itself is returned only if no instruction in the loop has another line: JAX takes the slices of a
-    `scan`, and XLA often names a fusion after one of them. Then, and for a fusion without a line, this is the line of the
-    first operation in the fusion that has another one.
+    instructions: the reader of the value and the instructions around it, the innermost first. For a fusion, the line of the
+    fusion itself comes first, then the lines of the operations in it.
+
+    The line of a loop around the instructions is returned only if no instruction has another line. The slices of a `scan`
+    have the line of the `scan`, and XLA often names a fusion after such a slice.
     """
     loops, found = _find_loop_lines(module, instructions), list[SourceLine]()
     for instruction in instructions:
@@ -476,8 +481,8 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 def is_tagged(program: HloModule) -> bool:
     """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag, a
-    number in its name. A reshape without a name and without users needs none: XLA makes it of an output with an
-    Explicit sharding.
+    number in its name. A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with
+    an Explicit sharding.
     """
     used = {operand.id for one in program.instructions for operand in one.operands}
     roots = {computation.root.id for computation in program.computations.values()}

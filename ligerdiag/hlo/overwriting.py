@@ -16,8 +16,8 @@ xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
   one fusion by a concatenate and takes them apart again by slices: each of those slices is one operand of the
   concatenate, in the same place.
 
-An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
-of a single element: an operation that this module does not know must not cause a finding.
+Every operation may write over an operand of a single element. An operation that is not listed is assumed to be allowed to
+write over any operand, because an operation that this module does not know must not cause a finding.
 """
 
 from itertools import chain

@@ -73,17 +73,17 @@ class SharedBytes:
     """Two values that are alive at the same time in bytes that overlap."""
 
     lost: Position
-    """The value that is still read after the other one was written."""
+    """The value that is still read after the other value was written to its bytes."""
     lost_place: Slice
     other: Position
-    """The value that is written over the lost one, or at the same time."""
+    """The value that is written over the lost value, or to the same bytes at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first instruction that reads the lost value and finds the other one; None if only the end of the program
-    does.
+    """The first instruction that reads the lost value and finds the other value. None if no instruction does, and only the
+    end of the program still needs the lost value.
     """
     readers: int
-    """Number of instructions that read the lost value and find the other one."""
+    """Number of instructions that read the lost value and find the other value."""
     outputs: frozenset[int]
     """Numbers of the program's outputs that may depend on a read that finds the wrong value."""
     is_kept: bool
@@ -114,7 +114,9 @@ class _Held:
     names: tuple[Definition, ...]
     """Name of the value in the bytes; several names if the bytes may hold any of these values, or parts of each."""
     wrong: int
-    """The pairs of conflicting values that the contents depend on, one bit each."""
+    """The wrong reads on which the contents depend, as a bit set: bit n is the n-th pair of values that were found in the
+    same bytes.
+    """
     turn: int
     """Number of the step of the walk that wrote the contents; later steps have higher numbers."""
 
@@ -163,8 +165,8 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns (contents, low, high): the contents of a slice's allocation, in which the ranges low to high
-        (exclusive) share bytes with the slice; no ranges if nothing was written there.
+        """Returns (contents, low, high): the contents of a slice's allocation, and the numbers of the ranges in them that
+        share bytes with the slice, from low to high (exclusive). If nothing was written to the slice, low equals high.
         """
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)
@@ -177,8 +179,9 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns a memory that holds, in each range, everything that any of the others may hold there. others: copies
-        of this memory, each changed since.
+        """Returns a memory that holds, in each range, everything that any of the `others` may hold there.
+
+        others: copies of this memory that were changed afterwards, such as one for each branch of a conditional.
         """
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):

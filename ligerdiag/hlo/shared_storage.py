@@ -54,8 +54,8 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the positions of which this one is only another name, with the same value in the same storage; nothing
-        if this position defines a value of its own.
+        """Yields the positions whose value this position only has under another name: the same value, in the same storage.
+        For a bitcast, this is its operand. Yields nothing if this position defines a value of its own.
         """
         opcode = instruction.opcode
         if opcode == "while":

@@ -93,7 +93,7 @@ class _Line:
     """The part of the enclosing thunk to which the following lines belong."""
     inner: list["_Line"]
     labels: list[str]
-    """Labels of everything inside of the thunk, in order; a label without lines after it ran nothing."""
+    """Labels of the sequences inside of the thunk, in order. A label without lines after it is an empty sequence."""
 
 
 def parse_thunks(text: str) -> ThunkSequence:
