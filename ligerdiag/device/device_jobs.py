@@ -74,12 +74,10 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the outputs that the device worker wrote into `directory` for one set of random arguments, by name. Raises
+    """Returns by name the outputs that the device worker wrote into `directory` for one set of random arguments. Raises
     ArtifactError if they cannot be read.
 
-    draw: number of that set.
-
-    like: arrays with the dtype and shape of each output, which the file lacks.
+    draw: number of the set. like: for each output, an array of its dtype and shape, which the file does not record.
     """
     import numpy as np
 

@@ -298,13 +298,15 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text says which computation is its entry; if it does not, XLA's parser takes the last one."""
+    """Returns whether HLO text says which computation is its entry. If the text does not say it, XLA's parser takes the last
+    computation.
+    """
     return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the format of the data. Raises ArtifactError if the format is none that ligerdiag reads; data of which the
-    format is not clear counts as a protobuf, which has no distinctive first bytes.
+    """Returns the format of the data. Data of unclear format count as a protobuf, because a protobuf has no distinctive
+    first bytes. Raises ArtifactError if ligerdiag does not read the format.
     """
     for magic, what in _OTHERS.items():
         if data.startswith(magic):

@@ -136,22 +136,22 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. Each part of it may have several files, such as a protobuf and a text, in the order in
-    which to try them.
+    """The files of one compilation. There may be several files with the same content, such as the optimized module as a
+    protobuf and as text; they are in the order in which to try them.
     """
 
     id: str
     """Id of the module, such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
     target: str
-    """The target that the file names give, such as `sm_9.0a`; else empty."""
+    """The target in the names of the files, such as `sm_9.0a`; empty if the names do not give it."""
     optimized: tuple[Path, ...]
     """The files with the module after optimizations; never empty."""
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
     arguments: tuple[Path, ...] = ()
-    """Files with the arguments of one run each, in the order of the runs if the names give that order."""
+    """Files with arguments, one file for each run of the program. In the order of the runs if the files' names give it."""
     part: int = 0
-    """Number of the module in a file with several, from 1; 0 for a file with one."""
+    """Number of the module in a file with several modules, from 1; 0 for a file with one module."""
     is_guess: bool = False
     """Whether only the ending of the file's name suggests a module, so that the file may not hold an optimized module."""
 
@@ -164,7 +164,7 @@ class Dump:
     artifacts: tuple[Path, ...] = ()
     """Artifact directories that ligerdiag wrote."""
     unscheduled: int = 0
-    """Number of modules of which no file from after the optimizations was found, so that they have no schedule."""
+    """Number of modules without a file from after the optimizations. Such modules have no schedule."""
     snapshots: int = 0
     """Number of snapshots between two passes, which are not read."""
     links: int = 0
@@ -172,7 +172,7 @@ class Dump:
     deep: int = 0
     """Number of folders that were too deep to be searched."""
     same: int = 0
-    """Number of files that are hard links to others, and so were left out."""
+    """Number of files that were left out because they are hard links to other files."""
 
 
 def count_modules(path: Path) -> int:

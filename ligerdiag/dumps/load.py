@@ -46,8 +46,8 @@ class LoadedModule:
     programs: tuple[HloModule, ...]
     """The module before optimizations: none if it is missing, several if the order of its operations is unknown."""
     is_numbered: bool
-    """Whether the ids of the programs' instructions increase in the order in which these were written; HLO text has no
-    ids.
+    """Whether the ids of the programs' instructions increase in the order in which the author wrote the operations. False
+    for programs from HLO text, which has no ids.
     """
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
@@ -179,9 +179,9 @@ def _describe_difference(program: HloModule, optimized: HloModule) -> str:
 
 def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
     if program.name != optimized.name:
-        yield f"it is called `{program.name}`, the optimized module `{optimized.name}`"
+        yield f"it is called `{program.name}`, but the optimized module is called `{optimized.name}`"
     if program.number and optimized.number and program.number != optimized.number:
-        yield f"it is module {program.number} of its process, the optimized module is number {optimized.number}"
+        yield f"it is module {program.number} of its process, but the optimized module is module {optimized.number}"
     ends = (
         (
             "parameter",
@@ -193,10 +193,10 @@ def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]
     for what, before, after in ends:
         one, other = _list_arrays(before), _list_arrays(after)
         if len(one) != len(other):
-            yield f"its {what}s hold {count_of(len(one), 'array')}, those of the optimized module {len(other)}"
+            yield f"its {what}s hold {count_of(len(one), 'array')}, but the optimized module's {what}s hold {len(other)}"
         for number, (written, left) in enumerate(zip(one, other, strict=False)):
             if not _may_become(written, left):
-                shapes = f"{_describe_shape(written)}, that of the optimized module {_describe_shape(left)}"
+                shapes = f"{_describe_shape(written)}, but in the optimized module it is {_describe_shape(left)}"
                 yield f"its {what} {number} is {shapes}"
 
 

@@ -39,10 +39,11 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns copies of the module in the two program orders that are furthest apart. In each copy the instruction ids
-    increase in the order of that copy. Returns the module alone if it has no kernel call.
+    """Returns copies of the module in the program orders that are furthest apart: every kernel call as early as possible,
+    and every kernel call as late as possible. If the calls have names of several kinds, either kind may come first, and
+    there are four copies. Returns only the module itself if it has no kernel call.
 
-    Computations come before their callers, as in every well-formed module.
+    In each copy, instruction ids increase in program order, and computations come before their callers.
     """
     holders = _find_holders(module)
     calls = [i for computation in module.computations for i in computation.instructions if _is_kernel_call(i)]

@@ -367,7 +367,7 @@ def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Itera
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
-    """Returns the innermost source line of an instruction that lies outside of installed packages; None without such a line."""
+    """Returns the innermost source line of an instruction outside of installed packages; None if it has no such line."""
     return next(iterate_user_frames(module, instruction), None)
 
 

@@ -194,7 +194,7 @@ class _Spaces:
         return None
 
     def describe(self, number: int, output: str) -> str:
-        """Returns a clause which says that an output and the argument with this parameter number are in different memories."""
+        """Returns a clause which says that an output and the argument with this number are in different memories."""
         place, other = ("device", "host") if number in self._arguments else ("host", "device")
         return f"{output} is in the memory of the {place}, and the argument in that of the {other}"
 

@@ -58,7 +58,12 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
         ),
         ("last_in_another_dtype", "state.w", DonationFault.DTYPE, "output `w` has its shape, but is bf16, not f32"),
         ("ignore_second", "scratch", DonationFault.DROPPED, "the function never reads the argument, so JAX drops it"),
-        ("donate_static_part", "fluid.p", DonationFault.DROPPED, "the function never reads the argument, so JAX drops it"),
+        (
+            "donate_static_part",
+            "fluid.p",
+            DonationFault.DROPPED,
+            "the function never reads the argument, so JAX drops it",
+        ),
         ("offload", "x", DonationFault.MEMORY, "output `output` is in the memory of the host"),
         ("fetch", "x", DonationFault.MEMORY, "output `output` is in the memory of the device"),
         ("sharded_otherwise", "x", DonationFault.SHARDING, "is split over the devices in another way"),
