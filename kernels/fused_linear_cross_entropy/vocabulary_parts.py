@@ -1,9 +1,10 @@
 """Computes the loss in a `shard_map` in which each device has the logits of one part of the vocabulary.
 
-- Each device computes the logsumexp of its part. The whole one is `m + log(sum(exp(part - m)))` over the devices, `m` their
-  maximum: one f32 a row is exchanged twice, and no logit.
-- With that, each writes the gradient over its own logits: a softmax by the whole logsumexp, minus 1 at the target on
-  the device that has it. It is one more launch than `kernels.cross_entropy` has, and as many bytes.
+- Each device computes the logsumexp of its part, `part`. The logsumexp of the whole row is `m + log(sum(exp(part - m)))`
+  over the devices, where `m` is the maximum of `part` over the devices. The devices exchange one f32 for each row, twice,
+  and no logit.
+- Then each device writes the gradient over its own logits: a softmax with the logsumexp of the whole row, minus 1 at the
+  target on the device that has the target. This takes one launch more than `kernels.cross_entropy`, and moves as many bytes.
 - The logit at the target comes from the kernel that overwrites it: nothing else reads the logits.
 """
 
