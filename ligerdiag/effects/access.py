@@ -140,19 +140,21 @@ class InPlace:
     """
 
     reader: int
-    """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, its
+    """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, the call's
     outputs the next.
     """
     writer: int
-    """Number of the buffer through whose pointer the kernel writes; equal to `reader` for a buffer that it updates."""
+    """Number of the buffer through whose pointer the kernel writes; equal to `reader` if the kernel reads and writes through
+    one pointer.
+    """
     neighbours: Neighbours
     """SHARED: a program certainly reads bytes that another program certainly writes, and nothing orders the two.
     DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of buffers for which
     neither SHARED nor DISJOINT is proven has no `InPlace`.
     """
     is_update: bool = False
-    """Whether `neighbours` is SHARED and each program that reads shared bytes also writes all of them afterwards, as
-    other programs do: if two of the programs run at the same time, the update of one is lost.
+    """Whether the programs update shared bytes: `neighbours` is SHARED, and each program that reads shared bytes afterwards
+    writes all of them. If two such programs run at the same time, the update of one of them is lost.
     """
     line: SourceLine | None = None
     """The line of the kernel's source that reads the shared bytes; None if unknown or if `neighbours` is DISJOINT."""
@@ -270,8 +272,8 @@ class CallEffects:
     output_uses: tuple[OperandUse, ...] = ()
     """The use of each output through the output's own pointer; derived from the access to the output if not given."""
     in_place: tuple[InPlace, ...] = ()
-    """For pairs of buffers, whether programs write bytes that other programs read if the two buffers are the same
-    bytes. Has each pair for which this is known.
+    """For each pair of buffers for which this is known: whether programs of the grid write bytes that other programs read,
+    if the two buffers are the same bytes.
     """
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
@@ -291,17 +293,17 @@ class CallEffects:
     def is_put_back(self, operand: int, output: int) -> bool:
         """Returns whether an autotuning launcher restores the given operand after its trial runs.
 
-        operand, output: numbers among the operands and among the outputs. The answer holds only if this output, and no
-        other, shares the operand's bytes: the caller must have checked that.
+        operand: number of the operand. output: number of an output; the caller must have checked that this output shares the
+        operand's bytes, and that no other output does.
         """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for these two buffers, which holds if they are the same bytes; None if
-        unknown.
+        """Returns the entry of `in_place` for two buffers: what happens if the two are the same bytes. None if unknown.
 
-        reader, writer: numbers of the buffers, operands before outputs, through which the kernel reads and writes.
+        reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
+        the first numbers, the outputs the next.
         """
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 

@@ -1,6 +1,6 @@
 """Computes the effects of a cuTile call (`cutile_launch`) from the Tile IR that its compiler keeps beside the machine code.
 
-backend_config is a dictionary. `cubin_code` is an ELF file with the kernel's machine code; its sections
+The call's backend_config is a dictionary. `cubin_code` is an ELF file with the kernel's machine code; its sections
 `.nv.tileir.debug_txt.*` hold the text of the kernel's Tile IR, one operation per line. `function_name` is the name of
 the kernel, `NAME_K<convention>_<types of the parameters>`. `buffer_ids` lists, for each array or scalar that the launch
 passes, the number of the call's buffer (operands before outputs), or a larger number for a scalar. The kernel's

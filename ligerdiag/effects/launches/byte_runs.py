@@ -204,22 +204,22 @@ def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
 
 
 def contains(merged: ByteRuns, runs: ByteRuns) -> bool:
-    """Returns whether `merged` has every byte of `runs` for the same program. merged: merged for each program
-    separately.
+    """Returns whether `merged` has every byte of `runs`, for the same program. merged: a result of `merge` with
+    `by_program`.
     """
     return not len(runs) or bool(_find_owners(runs, merged).all())
 
 
 def intersect(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes that both sets have. Both sets must be merged, each program separately."""
+    """Returns, for each program, the bytes that are in both sets. Both sets must be results of `merge` with `by_program`."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes of `one` that `other` lacks. Both sets must be merged, each program
-    separately.
+    """Returns, for each program, the bytes of `one` that are not in `other`. Both sets must be results of `merge` with
+    `by_program`.
     """
     if not len(one) or not len(other):
         return one

@@ -234,8 +234,8 @@ def make_block_pointer(
 ) -> IndexValue:
     """Returns the result of a `tt.make_tensor_descriptor` or a `tt.make_tensor_ptr`.
 
-    numbers: the sizes, then the strides, for a block pointer then the offsets. groups: 2 for a descriptor, 3 for a
-    block pointer.
+    numbers: one after another, all sizes, all strides and, for a block pointer, all offsets. groups: how many of these lists
+    `numbers` has: 2 for a descriptor, 3 for a block pointer.
     """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -253,11 +253,12 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the addresses of a block's elements and the mask of those that are accessed, which is Unknown if it cannot
-    be computed; returns None if the addresses are unknown.
+    """Returns the addresses of a block's elements, and the mask of the elements that are accessed. The mask is Unknown if it
+    cannot be computed. Returns None if the addresses are unknown.
 
     pointer: a block pointer or a descriptor. offsets: the block's position, per dimension. checked: dimensions in which
-    elements outside the tensor are skipped. width: bytes of an element; the result is None without it.
+    elements outside the tensor are skipped. width: bytes of an element; None if unknown, and then
+    the addresses are unknown.
     """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None

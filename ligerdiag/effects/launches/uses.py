@@ -189,7 +189,7 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns the value of an argument as the evaluation follows it.
+    """Returns the value with which the evaluation starts to follow an argument.
 
     number: the argument's. type_text: its type, as MLIR prints it.
     """

@@ -317,8 +317,8 @@ _UNNAMED = "anonymous"
 
 
 def make_unique_name(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name, or a unique one if it has none: a declaration for one unnamed kernel must not apply to
-    all of them.
+    """Returns the kernel's name; for a kernel without a name, a unique name. A user's declaration for one unnamed kernel
+    must not apply to all unnamed kernels.
     """
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
