@@ -29,9 +29,8 @@ def compute_library_effects(kernel: LibraryKernel, *, operands: int, outputs: in
     buffers = [one.buffer for one in kernel.parameters]
     if (operands, outputs) != (kernel.operands, kernel.outputs) or any(not 0 <= (one or 0) < total for one in buffers):
         reason = f"`{kernel.kernel}` is a kernel for {kernel.operands} operands and {kernel.outputs} outputs"
-        return _create_unknown(
-            kernel, operands, outputs, f"{reason}, but the call has {operands} operands and {outputs} outputs"
-        )
+        reason = f"{reason}, but the call has {operands} operands and {outputs} outputs"
+        return _create_unknown(kernel, operands, outputs, reason)
     if len(kernel.ptx) > MOST_PTX:
         reason = f"the PTX of `{kernel.kernel}` has more than {MOST_PTX} characters"
         return _create_unknown(kernel, operands, outputs, reason)
