@@ -73,9 +73,9 @@ def overwriting_call(
     """Returns the kernel's outputs, and for each of the `written` operands the array that has its new contents in this mode
     (see `kernels.modes.Mode`).
 
-    written: the numbers of the operands that the kernel overwrites; none for a kernel that only reads, which then is the
-    same in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that declare the write; the
-    others raise ValueError. `metaparams` go to the kernel's constexprs.
+    written: the numbers of the operands that the kernel overwrites; () for a kernel that only reads, which is called in the
+    same way in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that declare the write; the
+    other modes raise ValueError. `metaparams` go to the kernel's constexprs.
     """
     mode = Mode(mode) if written else Mode.OUT_OF_PLACE
     for number in written:

@@ -59,7 +59,7 @@ class Chunks(NamedTuple):
 
 
 def split_tokens(tokens: int, most: int) -> Chunks:
-    """Returns chunks of at most `most` tokens. All chunks but the first have one size; the first has the rest of the tokens."""
+    """Returns chunks of at most `most` tokens. All but the first have one size; the first has the remaining tokens."""
     if tokens <= most:
         return Chunks(tokens, 0, 0)
     tile = _TILE if most >= _TILE else 1

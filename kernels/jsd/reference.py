@@ -25,8 +25,9 @@ def jsd(
 
         loss_row = beta sum_i p[i] (log p[i] - log m[i]) + (1 - beta) sum_i q[i] (log q[i] - log m[i])
 
-    (Agarwal et al., arXiv 2306.13649, equation 1). For beta 0 and 1, this would be 0. So for beta 0, loss_row is the limit
-    of this / beta, KL(p || q), and for beta 1 the limit of this / (1 - beta), KL(q || p). With z the gradient of the loss
+    (Agarwal et al., arXiv 2306.13649, equation 1). For beta 0 and 1 this formula gives 0, so loss_row is a limit
+    instead: for beta 0 the limit of the formula / beta, KL(p || q); for beta 1 the limit of the formula / (1 - beta),
+    KL(q || p). With z the gradient of the loss
     with respect to loss_row, and r = log q - log m:
 
         gradient[i] = z / T * (1 - beta) q[i] (r[i] - sum_j q[j] r[j])

@@ -106,7 +106,7 @@ class Parameter(NamedTuple):
 
 
 def list_parameters(config: LlamaConfig) -> Tree[Parameter]:
-    """Returns the parameters; those of the layers have `layers` as their first dimension."""
+    """Returns the parameters. The parameters of layers have `layers` as their first dimension."""
     sizes = {
         "layers": config.layers,
         "vocabulary": config.vocabulary,

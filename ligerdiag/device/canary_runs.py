@@ -3,8 +3,8 @@ writes.
 
 The program has the call and nothing else, so XLA passes the program's parameters to it:
 
-- An operand that the call does not declare to write is the parameter's own buffer. The bytes that differ from those put
-  there are written.
+- An operand that the call does not declare to write is the parameter's own buffer. The call has
+  written the bytes that differ from the bytes put there.
 - An operand that an output aliases is copied by XLA, because its parameter is not donated. The output has the copy's
   contents after the call.
 - Each output lies in the buffer of a donated parameter, the canary. Elements that still have the canary's bytes, with
@@ -12,8 +12,8 @@ The program has the call and nothing else, so XLA passes the program's parameter
 
 XLA could add copies. `Wiring` reads the compiled module, and a buffer behind an unexpected copy counts as untested.
 
-With other contents of one operand, everything that changes besides the operand itself shows that the operand is read. A
-buffer that differs between two runs with the same contents shows nothing of the kind. Floats get other values. Integers
+A run with other contents of one operand shows whether the call reads this operand: it does if any other buffer changes. Such
+a change shows nothing if the buffer also differs between two runs with the same contents. Floats get other values. Integers
 may be indices, so they only exchange places with each other, or become smaller by one, and stay in range.
 """
 
@@ -73,11 +73,11 @@ class _Outcome:
     """The bytes that one run left."""
 
     contents: tuple[Bytes, ...]
-    """For each argument, the bytes that it had before the run."""
+    """For each argument of the program, its bytes before the run."""
     canaries: tuple[Bytes, ...]
     """For each result, the bytes of its canary."""
     after: tuple[Bytes, ...]
-    """For each argument, the bytes of its own buffer after the run."""
+    """For each argument of the program, the bytes of the argument's own buffer after the run."""
     results: tuple[Bytes, ...]
     in_canary: tuple[bool, ...]
     """For each result, whether it lies in the buffer of a canary."""

@@ -49,8 +49,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares the results that the device has left in the folder `results` with the intended results (those
-    of the program in program order) and with the results of the artifact's replayed schedule, for each set of random
+    """Compares the results that the device has left in the folder `results` with the intended results, which are the results
+    of the program in program order, and with the results of the artifact's replayed schedule, for each set of random
     arguments.
     """
     errors: dict[str, list[float]] = {}

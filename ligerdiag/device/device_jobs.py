@@ -38,9 +38,8 @@ BADNESS = (
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Returns a judgement of each output by its errors against the case's reference alone, a function that computes the
-    outputs independently. These errors cannot distinguish a stale output from an output that is wrong for another
-    reason.
+    """Returns a judgement of each output by its error against the case's reference, a function that computes the outputs
+    independently. Such an error cannot distinguish a stale output from an output that is wrong for another reason.
 
     errors: maps the name of each output to its relative errors, one per draw of the arguments.
     """
@@ -156,7 +155,7 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with the intended ones and with those of the replayed schedule."""
+    """The result of comparing the device's outputs with the intended outputs and with the outputs of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""

@@ -11,8 +11,8 @@ The names (xla/service/dump.cc, FilenameFor):
 
 The module's name may contain dots and is omitted if the file's name would be longer than 255 characters. The target is
 `sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, otherwise `cpu` or `tpu`; older versions omit it. Some files have no timestamp
-although others of the same module have one, such as the snapshots of a run (the last two lines). They belong to the one
-module that fits.
+although other files of the same module have one, such as the snapshots of a run (the last two lines). Such a file belongs
+to the only module whose name fits.
 
 - A directory is searched recursively; symbolic links out of it are not followed.
 - The module after optimizations is read from its protobuf, which has the buffer assignment; if there is none, from its
@@ -141,7 +141,9 @@ class ModuleFiles:
     """
 
     id: str
-    """Id of the module, such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
+    """Id of the module, such as `host0/module_0003.jit_step`. For a file that does not have a name as XLA gives it, this is
+    the file's name.
+    """
     target: str
     """The target in the names of the files, such as `sm_9.0a`; empty if the names do not give it."""
     optimized: tuple[Path, ...]
@@ -182,14 +184,14 @@ def count_modules(path: Path) -> int:
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules in each file, within limits on all files together; a file whose modules cannot be counted counts
-    as one module.
+    """Counts the modules in each file. All files together are counted within limits; a file whose modules cannot be counted
+    is taken for one module.
     """
 
     count: Callable[[Path], int | None]
     """Returns the number of modules in one file; None if that took more than its budget."""
     unsplit: int = 0
-    """Number of files that were not counted because of the bounds on all files."""
+    """Number of files that were not counted, because the limits for all files together were reached."""
     _bytes: int = 0
     _modules: int = 0
     _failures: int = 0

@@ -1,11 +1,11 @@
 """Loads the modules of one compilation, each from the first of its files that can be read, with its buffer assignment.
 
-A compilation contains no kernel if neither the module before optimizations nor the one after them has the words
+A compilation contains no kernel if neither the module before optimizations nor the module after them has the words
 `custom-call`, in text or in protobuf. The buffer assignment is the protobuf's own, or else in the text beside it. Text
-of the module before optimizations has lost the order of operations, unless they have tags (the numbers that ligerdiag
-gives them before the compile): it is judged as several programs (`text_details`). If a file cannot be read, a note says
-so, and the next one is tried. A module of another program is not accepted as the one before optimizations, whatever its
-file is called.
+of the module before optimizations does not record the order of operations, unless they have tags (the numbers that
+ligerdiag gives them before the compile). Without tags, the text is judged as several programs (`text_details`). If a file
+cannot be read, a note says so, and the next file is tried. If a module belongs to another program, it is not used as the
+module before optimizations, whatever the name of its file is.
 
 Files about the launches of a module:
 
@@ -44,7 +44,9 @@ class LoadedModule:
     files: ModuleFiles
     optimized: HloModule
     programs: tuple[HloModule, ...]
-    """The module before optimizations: none if it is missing, several if the order of its operations is unknown."""
+    """The module before optimizations: no module if it is missing; several modules if the order of its operations is
+    unknown.
+    """
     is_numbered: bool
     """Whether the ids of the programs' instructions increase in the order in which the author wrote the operations. False
     for programs from HLO text, which has no ids.

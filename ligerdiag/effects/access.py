@@ -1,7 +1,7 @@
 """Defines CallEffects: the effects of a custom call on the bytes of each of its buffers, or why they are unknown.
 
 An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
-one of the kernel's instances, of which the launch's grid has many. Every value except UNKNOWN is proven for all
+one instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all
 programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
 terminates and no pointer leaves the buffer from which it was made.
 """
@@ -17,7 +17,7 @@ class ReadsBeforeWrite(StrEnum):
     """Whether programs of the grid read elements that they have not written before, so that the buffer's old contents
     matter.
 
-    YES means that some program certainly does; NO, that none can.
+    YES means that some program certainly does; NO means that no program can.
     """
 
     NO = "no"
@@ -40,7 +40,7 @@ class WriteCoverage(StrEnum):
 class Neighbours(StrEnum):
     """Whether a program of the grid reads or writes an element that another program writes.
 
-    SHARED means that some programs certainly do; DISJOINT, that none can.
+    SHARED means that some programs certainly do; DISJOINT means that no program can.
     """
 
     DISJOINT = "disjoint"
@@ -76,8 +76,8 @@ class OperandUse:
     or nothing is written.
     """
     old_read: OldRead | None = None
-    """A read that certainly sees bytes of the buffer from before the launch. Only for an output that the launcher does
-    not zero; None for any other buffer, and if no such read is certain.
+    """A read that certainly sees bytes of the buffer from before the launch; None if no such read is certain. Recorded only
+    for an output that the launcher does not zero; None for any other buffer.
     """
     may_read_old: bool = False
     """Whether the kernel possibly, but not certainly, reads bytes of the buffer from before the launch. Only for an
@@ -212,7 +212,7 @@ class Access(StrEnum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """Returns the least access that includes all the given ones; NONE if there are none."""
+    """Returns the least access that includes all the given accesses; NONE for no accesses."""
     result = Access.NONE
     for access in accesses:
         result = result.cover(access)

@@ -10,9 +10,9 @@ reads = [1, 2]  # optional; all operands if missing
 writes = "aliased"  # only operands that an output of the call aliases
 ```
 
-The name is that of a custom call's target or of its kernel; if both are declared, the kernel's declaration applies. If
-neither is declared, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
-`writes = "aliased"`.
+The name after `effects.` is the name of a custom call's target or of its kernel. If both are declared, the kernel's
+declaration applies. If neither is declared, the first declaration applies whose pattern (`*`, `?`) matches the target; a
+pattern must have `writes = "aliased"`.
 
 A declaration decides the effects on an operand only where they are UNKNOWN. Known effects stay, and a declaration that
 contradicts them is reported. A declared write implies neither that every element is overwritten nor that the old

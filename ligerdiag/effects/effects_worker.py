@@ -2,7 +2,7 @@
 its own environment, and makes the jobs that ask the worker.
 
 A job and its answer are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR
-changes from version to version, and another version may refuse it, so the version that wrote the IR reads it.
+changes from version to version, and one version may refuse the IR of another, so the version that wrote the IR reads it.
 """
 
 import importlib

@@ -5,7 +5,7 @@ The call's backend_config is a dictionary. `cubin_code` is an ELF file with the 
 the kernel, `NAME_K<convention>_<types of the parameters>`. `buffer_ids` lists, for each array or scalar that the launch
 passes, the number of the call's buffer (operands before outputs), or a larger number for a scalar. The kernel's
 function takes a pointer for each array, followed by sizes and strides. An array that the user wraps in `InputOutput`
-has only its operand's pointer; the output that aliases this operand has none.
+has only one pointer, for its operand; the output that aliases this operand has no pointer.
 
 A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it
 was made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are

@@ -4,8 +4,8 @@
 together:
 
 - a value and every position (an instruction and an index into its shape) that passes it on: tuples, bitcasts and calls
-  (see `dataflow`); the operand, the parameters, the body's result and the result of a loop; the results of a
-  conditional's branches and its own;
+  (see `dataflow`); the operand, the parameters, the body's result and the result of a loop; the result of a conditional
+  and the results of its branches;
 - in-place operations: dynamic-update-slice and scatter with the operand that they update, a fusion that returns one of
   these with the parameter that it updates, all-reduce-start with its operands
   (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
@@ -14,7 +14,7 @@ together:
 It does not model that XLA reuses the bytes of dead values.
 
 `find_buffer_fault` checks an assignment that was read from a file and may be incomplete: a missing value could be the
-one that a kernel overwrites. It requires that
+value that a kernel overwrites. It requires that
 
 - each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
 - each leaf of an entry parameter lies in that parameter's allocation and each constant in a constant's, and every
@@ -134,8 +134,8 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf, position of an operand) for each leaf of the instruction's result that must share storage with an
-    operand, because the operation works in place or declares an alias.
+    """Yields (leaf of the result, position) for each leaf that must share storage with an operand, because the operation
+    works in place or declares an alias. The position says with which operand, and with which leaf of it.
     """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:

@@ -1,8 +1,8 @@
 """Follows a value through a module: where it comes from, who uses it, and which bytes hold it.
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
-pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
-such steps. `PassThrough` selects the operations through which a walk continues to their sources:
+pass it on. `Dataflow.list_sources` steps from a position to its *sources*, the positions whose value it passes on, and every
+walk consists of such steps. `PassThrough` selects the operations through which a walk continues to their sources:
 
 - bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
 - tuples: to a tuple's element, and to the tuple of a get-tuple-element;
@@ -11,14 +11,15 @@ such steps. `PassThrough` selects the operations through which a walk continues 
 - arguments: from a parameter of a call, a fusion, an asynchronous computation or a branch to the operand of each
   caller;
 - asynchronous operations, as in xla/hlo/analysis/hlo_dataflow_analysis.h: async-start has its operands at {0} and the
-  callee's result at {1}, async-update and async-done those of their start. Other -start and -done pairs have operands
-  at {0} and results at {1}, unless the start has the shape of the done;
+  callee's result at {1}, async-update and async-done have the operands and results of their start. Other -start and -done
+  pairs have operands at {0} and results at {1}, unless the start has the shape of the done;
 - shards: at the edges of a shard_map in a program as JAX writes it, result k is operand k, split or joined.
 
 The parameter of a reducer or a comparator is an element of an operand, so no value is passed on there.
 
-`Positions` finds the slice of a value in the buffer assignment. XLA lists definitions only; any other position leads to
-the first listed one. A listed phi of a loop is a definition, where the walk ends.
+`Positions` finds the slice of a value in the buffer assignment. XLA lists definitions only; from any
+other position, a walk leads to the first position that XLA lists. A listed phi of a loop is a definition, where the walk
+ends.
 """
 
 from collections import deque
@@ -214,7 +215,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction: the way of going one step back that stays within the computation."""
+    """Returns the operands of an instruction. As `list_next` of `search`, it steps back within one computation."""
     return instruction.operands
 
 

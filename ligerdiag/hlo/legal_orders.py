@@ -1,6 +1,6 @@
 """Draws other orders in which XLA may run a scheduled module: each respects its operands and control edges.
 
-An order gives every computation of the schedule its own sequence, including those of loops, branches and calls. It
+An order gives every computation of the schedule its own sequence, also the computations of loops, branches and calls. It
 respects
 
 - operands and control predecessors;
@@ -43,7 +43,9 @@ class LegalOrder:
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders, the same ones in each run. kernels: ids of the custom calls to move, including fused ones."""
+    """Yields `count` orders; each run yields the same orders. kernels: ids of the custom calls to move, including calls in
+    fusions.
+    """
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}

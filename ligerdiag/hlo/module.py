@@ -3,10 +3,10 @@
 All references are resolved. An instruction keeps its protobuf message for the attributes that few readers need.
 
 Tags are unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them in
-`op_name`: `jit(f)/mul#ld17`. An operation of an inlined function reads `…#ld15/add#ld85`, outer call first; the path
-(15, 85) names one operation of one call. Where a pass merges two operations, XLA joins their names with a semicolon,
-`add#ld85;mul#ld84`: the instruction computes the value of the first. A semicolon or `#` of the author is written `%3B`
-and `%23`.
+`op_name`: `jit(f)/mul#ld17`. The name of an operation in an inlined function is `…#ld15/add#ld85`, outer call first; the
+path (15, 85) names one operation of one call. Where a pass merges two operations, XLA joins their names with a semicolon,
+`add#ld85;mul#ld84`: the instruction computes the value of the first operation. A semicolon or `#` of the author is written
+`%3B` and `%23`.
 
 Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
 share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
@@ -77,7 +77,7 @@ class HloInstruction:
     opcode: Final[str]
     operands: "Final[tuple[HloInstruction, ...]]"
     control_predecessors: Final[tuple[int, ...]]
-    """Ids of the instructions that must run before this one; they may come later in the list of instructions."""
+    """Ids of the instructions that must run before this instruction; they may come later in the list of instructions."""
     called_computations: Final[tuple[int, ...]]
     """Ids of the computations that the instruction calls; for a `while`: (body, condition)."""
     proto: Final[HloInstructionProto]
@@ -116,8 +116,8 @@ class HloInstruction:
 
 @dataclass(frozen=True, eq=False)
 class HloComputation:
-    """One function of a module, as XLA's HloComputation: `instructions` in dependency order, `sequence` in the order of
-    the schedule.
+    """One function of a module, like XLA's HloComputation. It has its instructions twice: `instructions` is in dependency
+    order, `sequence` in the order of the schedule.
     """
 
     id: int
@@ -125,8 +125,8 @@ class HloComputation:
     instructions: tuple[HloInstruction, ...]
     root: HloInstruction
     sequence: tuple[HloInstruction, ...]
-    """The instructions in the order of the schedule; empty for a computation without a schedule, such as that of a
-    fusion.
+    """The instructions in the order of the schedule; empty for a computation without a schedule, such as the computation
+    of a fusion.
     """
     is_fusion: bool
     proto: HloComputationProto
@@ -206,7 +206,7 @@ class HloModule:
     XLA pairs donated parameters with outputs itself.
     """
     replica_count: int = 1
-    """Number of replicas that run the program, besides its partitions; 1 if the module does not say."""
+    """Number of replicas of the program. Each replica may in turn be split into partitions. 1 if the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Attributes that the framework (JAX) passes to XLA with the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
@@ -425,8 +425,8 @@ class FrameNumbers:
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain of stack frames, with the chain `behind` (such as that of a
-        call into which the instruction was inlined) appended at its outer end.
+        """Returns the number of the instruction's chain of stack frames, with the chain `behind` appended at its
+        outer end. If the instruction was inlined, `behind` may be the chain of the call.
         """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:

@@ -1,8 +1,9 @@
 """Decides whether an instruction may write a result into the bytes of an operand that no later instruction reads.
 
-It may if it reads no element of the operand after it has written over that element. XLA reuses the bytes of operands by
-the same rule, one operation at a time (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc, and
-xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
+The instruction may do so if it reads no element of the operand after it has written over that element. XLA reuses the bytes
+of operands by the same rule, one operation at a time (CanShareOperandBufferWithUser in
+xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc). These operations may write over an
+operand:
 
 - an operation that needs only element i of the operand for element i of the result, a sort, and a collective that NCCL
   computes in place; with several operands, result i may overwrite operand i only. A copy or a transpose may if the

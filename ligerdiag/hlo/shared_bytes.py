@@ -5,8 +5,8 @@ that was written there last. A name is the position that defines the value, as X
 (`dataflow`).
 
 - An instruction reads its operands and then writes its results. A read must find the value of its operand. If it finds
-  another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may write over
-  an operand that nobody reads later, and over no other live value.
+  another value, two values were alive in the same bytes: the *lost* value, which is still read, and the *other* value. So
+  a consumer may write over an operand that nobody reads later, and over no other live value.
 - Two results of one instruction in the same bytes are written at once, so neither can be read, unless they are one
   value inside a fusion.
 - A result in a part of an operand's bytes, or with another offset, is written while the operand is still read. So is a

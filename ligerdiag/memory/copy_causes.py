@@ -3,18 +3,19 @@
 XLA's copies have no source line and no reason. Both follow from where the value comes from, where the copy goes, and
 who else uses the value (`value_uses`). XLA makes a copy:
 
-- to keep the old value for a reader after a write: one copy takes the value away from its bytes, and another one may
-  bring it back;
+- to keep the old value for a reader after a write: one copy takes the value away from its bytes, and another copy
+  may bring it back;
 - in a branch, of an operand that the branch returns, if the other branches put the result into other bytes or return
   another operand there; or of a result that the branch computes elsewhere while another branch returns its operand;
 - at the end of a loop's body, if the next value of the state was computed elsewhere or is another element of the state;
 - before a write in place, if the value belongs to the caller, is a constant, is also the operand of another write in
   place, or is read later;
 - at the end of the program, if the bytes of a donated argument get a value that was computed elsewhere;
-- if the next value is computed in the bytes of a donated argument or of a loop's state while the old one is still read.
+- if the next value is computed in the bytes of a donated argument or of a loop's state while the old value is still
+  read.
 
 A copy whose result is copied again, directly or after updates in place, has the cause of that next copy. A copy is
-*needed* if the program reads all of the old value after the write and depends on the new one, if the caller keeps an
+*needed* if the program reads all of the old value after the write and depends on the new value, if the caller keeps an
 argument that is returned, if the program starts two writes in place from one computed value, or if a branch selects an
 array that stays in use.
 """

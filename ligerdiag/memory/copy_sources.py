@@ -31,7 +31,9 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name, or its number if it has none, in a form that fits after the word `output`."""
+        """Returns an output's name, or, for an output without a name, its number; in a form that fits after the word
+        `output`.
+        """
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
@@ -47,8 +49,8 @@ class CopySources:
         self._names = names
 
     def find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
-        """Returns the copy that made the value; for an operand of a branch, the copy outside of the conditional. None
-        if no copy made it.
+        """Returns the copy that made the value; None if no copy made it. If the value is an operand of a branch, the copy is
+        outside of the conditional.
         """
         origin = self.find_outer_origin(value, index)
         return self.moves.get((origin[0].id, origin[1]))
@@ -127,8 +129,8 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`; `the bytes of argument x` if
-        they belong to an argument but hold another value by then.
+        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`. If the bytes belong to an argument,
+        but hold another value when the copy reads them, the phrase is `the bytes of argument x`.
         """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
@@ -168,8 +170,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value, then the value from which it was made by an update in place, a copy or a rearrangement, and so
-        on, back to a value that was made in another way.
+        """Yields a value, then the value from which the first was made by an update in place, a copy or a rearrangement, and
+        so on. The last is a value that was made in another way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):

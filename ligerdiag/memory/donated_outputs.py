@@ -1,7 +1,7 @@
-"""Finds the outputs that lie in the bytes of one donated argument but are computed from another one.
+"""Finds the outputs that lie in the bytes of one donated argument, but are computed from another donated argument.
 
-JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output that is computed from a
-donated argument, and has the bytes of another one that it does not need, is *crossed*.
+JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output is *crossed* if it is
+computed from one donated argument, and has the bytes of another donated argument that it does not need.
 """
 
 from collections.abc import Mapping

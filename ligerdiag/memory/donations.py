@@ -1,8 +1,8 @@
-"""Finds for each donated argument the output that takes its bytes, or the reason why none does.
+"""Finds for each donated argument the output that takes its bytes, or the reason why no output does.
 
 JAX pairs donated arguments with outputs of the same shape, dtype and layout, in order; for arrays that are split over
-devices XLA may pair more. A donated argument that no output takes is freed by the runtime, at best after the call: it
-saves nothing while the program runs.
+devices XLA may pair more. If no output takes the bytes of a donated argument, the runtime frees them, at best after the
+call, so the donation saves nothing while the program runs.
 """
 
 import re
@@ -22,13 +22,13 @@ _SEPARATORS = re.compile(r"[._]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedDonation:
-    """A donated argument, and the output that takes its bytes or the reason why none does."""
+    """A donated argument, and the output that takes its bytes, or the reason why no output does."""
 
     number: int
     """Parameter number of the argument."""
     bytes: int
     output: int | None
-    """Number of the output that takes the argument's bytes; None if none does."""
+    """Number of the output that takes the argument's bytes; None if no output does."""
     fault: DonationFault | None
     why: str
     meant: int | None = None

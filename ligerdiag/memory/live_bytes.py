@@ -50,7 +50,7 @@ class LiveBytes:
 
 
 def compute_live_bytes(uses: ValueUses, *, without: Collection[int] = ()) -> LiveBytes:
-    """Returns the memory in use at each step of the schedule. without: numbers of the arguments that do not count."""
+    """Returns the memory in use at each step of the schedule. without: numbers of arguments that are not counted."""
     walk = _Walk(uses, {one.id for number, one in enumerate(uses.module.entry.parameters) if number in without})
     walk.run(uses.module.entry)
     return walk.finish()

@@ -194,8 +194,8 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
 
 
 def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one; if none has, the nearest line of an
-    operation inside or before them.
+    """Returns the user's source line of the first of these instructions that has a line. If none of them has a line, returns
+    the nearest line of an operation inside of them or before them.
     """
     for one in blamed:
         if (line := find_user_line(module, one)) is not None:

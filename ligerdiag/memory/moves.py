@@ -29,7 +29,7 @@ class Move:
     index: ShapeIndex
     """The leaf of the instruction's result that is the copy."""
     source: Position
-    """The operand that is copied, and the leaf of it."""
+    """The operand that is copied, and which leaf of the operand."""
     source_place: Slice
     target_place: Slice
     computation: HloComputation

@@ -1,5 +1,5 @@
-"""Explains copies that are outputs of the program, and copies due to crosswise donation: JAX gave the bytes of one
-donated argument to an output that is computed from another one.
+"""Explains copies whose results are outputs of the program, and copies due to crosswise donation. In a crosswise donation,
+JAX gave the bytes of one donated argument to an output that is computed from another donated argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,8 +166,9 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no such output. In a
-        crosswise donation, an output lies in the bytes of one donated argument, but is computed from another one.
+        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no output of such a
+        donation. In a crosswise donation, an output lies in the bytes of one donated argument, but is computed from another
+        donated argument.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]

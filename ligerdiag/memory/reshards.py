@@ -1,7 +1,7 @@
 """Finds collectives that XLA's partitioner puts in front of a call or an update that works in place.
 
 The operation then works on a gathered or exchanged array in other bytes, and its result is not in the bytes of the
-array that the author donated. A collective that the author writes (`all_gather`, `psum`, ...) is not one of these.
+array that the author donated. Collectives that the author writes (`all_gather`, `psum`, ...) do not count.
 """
 
 from collections.abc import Iterator

@@ -183,7 +183,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 def covers(merged: ByteRuns, size: int) -> bool:
     """Returns whether runs cover all bytes from 0 to `size`.
 
-    merged: the runs of all programs, merged with `by_program=False`; none ends after byte `size`.
+    merged: the runs of all programs, merged with `by_program=False`; no run ends after byte `size`.
     """
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
@@ -251,7 +251,7 @@ def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> Byte
 
 
 def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
-    """Returns whether some byte is read by one program and written by another one."""
+    """Returns whether one program reads a byte that another program writes."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False

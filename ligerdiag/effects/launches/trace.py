@@ -171,7 +171,7 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The accesses that the programs of a launch may make to one argument's buffer, and the accesses that they surely make."""
+    """The accesses that the programs of a launch may make to one argument's buffer, and those that they surely make."""
 
     size: int | None
     """Bytes of the buffer; None if unknown."""
@@ -283,7 +283,7 @@ class Trace:
             buffer.old_read.append((runs, read))
 
     def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
-        """Returns a read that surely sees the buffer's contents from before the launch; None if none is sure."""
+        """Returns a read that surely sees the buffer's contents from before the launch; None if no read surely does."""
         if not buffer.may_write and not buffer.writes_anywhere:
             return buffer.first_read if buffer.reads_old else None
         if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:

@@ -135,7 +135,9 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value's type is that of an address in a buffer, but no place to which it points is known."""
+        """Returns whether the value may be an address in a buffer, judged by its type, but no place to which it points is
+        known.
+        """
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
