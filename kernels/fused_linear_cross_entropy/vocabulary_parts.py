@@ -34,7 +34,8 @@ class _Rows(NamedTuple):
 
 
 def launch_part(logits: jax.Array, targets: jax.Array, axis: str, options: LossOptions) -> Losses:
-    """Returns the losses of the rows, the same on each device; as `kernels.cross_entropy.launch.launch_forward`.
+    """Returns the losses of the rows, the same on each device. Each device has a part of the logits, and otherwise this does
+    the same as `kernels.cross_entropy.launch.launch_forward`.
 
     logits: float[rows, part of the vocabulary]; targets: i32[rows], of the whole vocabulary.
     """
@@ -49,7 +50,7 @@ def launch_part(logits: jax.Array, targets: jax.Array, axis: str, options: LossO
 def launch_part_with_gradient(
     logits: jax.Array, targets: jax.Array, scale: jax.Array, axis: str, options: LossOptions
 ) -> LossesAndGradient:
-    """Returns the losses, as `launch_part`, and `scale` times the gradient of this part's logits; scale: f32[]
+    """Returns the losses that `launch_part` returns, and `scale` times the gradient of this part's logits. scale: f32[]
     or f32[rows].
     """
     rows = _compute_rows(logits, targets, axis, options)

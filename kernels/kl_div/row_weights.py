@@ -25,7 +25,7 @@ def compute_row_weights(tokens: tuple[int, ...], where: jax.Array | None, reduct
     where: bool[*tokens], false for a row that does not count. Raises ValueError for another shape.
     """
     if where is not None and where.shape != tokens:
-        raise ValueError(f"Expected where in the shape of the rows, {tokens}, but got {where.shape=}")
+        raise ValueError(f"Expected `where` in the shape {tokens} of the rows but got {where.shape=}")
     kept = jnp.ones(tokens, jnp.float32) if where is None else where.astype(jnp.float32)
     kept = kept.reshape(-1)
     return kept / jnp.maximum(1.0, kept.sum()) if reduction is Reduction.MEAN else kept

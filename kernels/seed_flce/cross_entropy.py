@@ -9,7 +9,7 @@ from kernels.cross_entropy.options import LossOptions, Reduction
 from kernels.seed_flce.triton import launch
 
 type Launch = Callable[[jax.Array, jax.Array, jax.Array, LossOptions], tuple[jax.Array, jax.Array]]
-"""From rows of logits, their targets, what a mean divides by and the options to losses and gradient."""
+"""A function of the rows of logits, their targets, the divisor of a mean and the options; returns losses and gradient."""
 
 
 def cross_entropy_with_gradient(

@@ -297,7 +297,7 @@ def read_wiring(module: HloModule, canaries: int) -> Wiring:
     """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
-        raise CompileError(f"XLA made {len(calls)} calls of it")
+        raise CompileError(f"XLA made {len(calls)} calls of the kernel call, not one")
     ((home, call),) = calls
     way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))

@@ -155,7 +155,7 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with the intended outputs and with the outputs of the replayed schedule."""
+    """The result of comparing the device's outputs with the intended outputs and with those of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""

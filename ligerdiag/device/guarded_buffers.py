@@ -111,7 +111,9 @@ def place_array(contents: Bytes, dtype: Any, shape: tuple[int, ...], device: Any
 
 
 def make_pattern(size: int, number: int) -> Bytes:
-    """Returns `size` bytes that a kernel would not write by chance. number: 0 or 1; the two patterns differ in every byte."""
+    """Returns `size` bytes that a kernel would not write by chance. number: 0 or 1, which give patterns that differ in every
+    byte.
+    """
     drawn = np.random.Generator(np.random.PCG64(size)).integers(0, 256, size, np.uint8)
     return ~drawn if number % 2 else drawn
 

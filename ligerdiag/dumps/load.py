@@ -242,7 +242,9 @@ def _require_module(path: Path, data: bytes) -> Form:
     except ArtifactError as error:
         raise ArtifactError(f"`{path.name}`: {error}") from error
     if form is Form.BUFFERS:
-        raise ArtifactError(f"`{path.name}` is a buffer assignment: expected the file without `-buffer-assignment`")
+        raise ArtifactError(
+            f"`{path.name}` is a buffer assignment: name the file without `-buffer-assignment` in its name"
+        )
     return form
 
 

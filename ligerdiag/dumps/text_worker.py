@@ -107,7 +107,7 @@ def prepare() -> Answerer:
             raise
         except Exception as fault:
             traceback.print_exception(fault)
-            raise CompileError(f"no HLO text that jaxlib can parse: {_shorten(fault)}") from fault
+            raise CompileError(f"jaxlib cannot parse it as HLO text: {_shorten(fault)}") from fault
         Path(request.proto).write_bytes(proto)
         return render_text_answer(request)
 

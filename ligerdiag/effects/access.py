@@ -135,7 +135,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Whether a kernel's programs would write bytes that other programs read, if the buffer `reader` and the buffer
+    """Says whether a kernel's programs would write bytes that other programs read if the buffer `reader` and the buffer
     `writer` were exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
     """
 

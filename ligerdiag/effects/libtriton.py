@@ -190,7 +190,7 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Returns the printed line of each operation without regions; () if the text does not match `names`.
 
     text: the printed module. names: the operations' names, in the order of the bindings' walk. A `scf.yield` without
-    operands may be missing from the text and must be missing from `names`.
+    operands may be missing from the text, and `names` must not have it.
     """
     wanted = set(names)
     lines: list[str] = []

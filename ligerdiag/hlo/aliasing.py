@@ -212,7 +212,7 @@ class _Check:
                     raise _Fault(f"no bytes are assigned to {name}")
                 size, given = compute_byte_size(shape), self._buffers.slices[number].size
                 if size is not None and given != size:
-                    raise _Fault(f"{name} needs {size} bytes and is assigned {given}")
+                    raise _Fault(f"{name} needs {size} bytes, but {given} are assigned to it")
                 if slices.setdefault(group, number) != number:
                     raise _Fault(f"{name} is not in the bytes of a value with which it must share them")
         self._require_shared(slices)
@@ -255,7 +255,8 @@ class _Check:
                 if shape.element_type == TOKEN:  # a token has no bytes
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
-                    raise _Fault(f"`{parameter.name}`{_render(index)} is not in an allocation of that entry parameter")
+                    name = f"`{parameter.name}`{_render(index)}"
+                    raise _Fault(f"entry parameter {name} is not in an allocation of this parameter")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is marked as an entry parameter's, but no entry parameter is in it")
         for constant in self._constants:

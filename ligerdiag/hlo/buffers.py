@@ -84,7 +84,7 @@ class BufferAssignment:
     slices: tuple[Slice, ...]
     """All distinct slices; a slice's number is its index here."""
     definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
-    """From instruction id to the values that the instruction defines, each as (ShapeIndex, slice number). A parameter
+    """Maps the id of an instruction to the values that it defines, each as (ShapeIndex, slice number). A parameter
     of a loop's body or condition defines the value that the loop joins from its initial value and the body's result
     (XLA's phi).
     """
@@ -92,7 +92,7 @@ class BufferAssignment:
     """Maps the number of a slice to the numbers of all slices that share bytes with it; each slice shares bytes with itself.
     """
     parameters: Mapping[int, tuple[int, ShapeIndex]]
-    """From allocation index to (entry parameter number, ShapeIndex), for the allocations that hold an entry parameter.
+    """Maps the index of each allocation that holds an entry parameter to (entry parameter number, ShapeIndex).
     """
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays in memory as long as the program is loaded."""

@@ -191,7 +191,7 @@ class HloModule:
     name: str
     entry: HloComputation
     computations: Mapping[int, HloComputation]
-    """From id to computation; callees come before callers."""
+    """Maps the id of each computation to the computation; callees come before callers."""
     stack_frames: StackFrameIndexProto
     input_output_alias: HloInputOutputAliasProto
     """Which entry parameters and outputs of the module share a buffer (donation)."""
@@ -210,7 +210,7 @@ class HloModule:
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Attributes that the framework (JAX) passes to XLA with the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
-    """From instruction id to the tag path of the author's operation that the instruction computes, where known: read
+    """Maps the id of an instruction to the tag path of the author's operation that it computes, where known: read
     from `op_name`, or inferred later (see `analysis.provenance`).
     """
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])

@@ -23,7 +23,7 @@ class Names:
     """The names that a report gives to arguments and outputs."""
 
     arguments: Mapping[int, str]
-    """From parameter number to the argument's name."""
+    """Maps the parameter number of an argument to its name."""
     outputs: Sequence[str]
     """Names of the outputs, in the order of the leaves of the entry computation's result."""
 

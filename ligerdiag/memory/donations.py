@@ -293,7 +293,7 @@ def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str,
         ),
     )
     largest = render_shape(outputs[closest])
-    why = f"no output has its shape, {text}; output {names.name_output(closest)} is {largest}"
+    why = f"no output has the shape {text}; output {names.name_output(closest)} is {largest}"
     return DonationFault.SHAPE, why, None
 
 
@@ -308,7 +308,7 @@ def _find_shift(number: int, results: _Outputs) -> tuple[DonationFault, str, int
     while (own := _find_own(current, results)) is not None:
         if results.shapes[own].element_type != results.donated[current].element_type:
             dtypes = [DTYPE_NAMES.get(one.element_type, "?") for one in (results.shapes[own], results.donated[current])]
-            why = f"output {results.names.name_output(own)} has its shape, but is {dtypes[0]}, not {dtypes[1]}"
+            why = f"output {results.names.name_output(own)} has the same shape, but is {dtypes[0]}, not {dtypes[1]}"
             if wanted is not None:
                 why = (
                     f"output {results.names.name_output(wanted)} takes the bytes of argument"
@@ -327,8 +327,10 @@ def _find_shift(number: int, results: _Outputs) -> tuple[DonationFault, str, int
 
 
 def _find_own(number: int, results: _Outputs) -> int | None:
-    """Returns the number of the output that replaces an argument: of those of its shape, the one with the most similar
-    name; without similar names the one at its place, if there are as many such outputs as donated arguments.
+    """Returns the number of the output that is meant to replace an argument; None if this is unclear.
+
+    Among the outputs of the argument's shape, it is the output with the most similar name. If no name is similar, and there
+    are as many such outputs as donated arguments of this shape, it is the output at the same place among them.
     """
     given = results.donated[number]
     alike = [n for n, one in enumerate(results.shapes) if _has_dimensions(one, given) and n not in results.returned]
@@ -347,13 +349,14 @@ def _find_other_dtype(
 ) -> tuple[DonationFault, str, int | None]:
     """Returns the same as `_find_fault` for an argument with whose shape the program returns arrays only in other dtypes.
 
-    The output meant to replace the argument is the one whose name is most similar, of equally similar ones one that no
-    other donated argument serves. Without a similar name there is none if other arguments serve all. computed: the
-    numbers of the outputs of that shape that are not just an argument returned unchanged.
+    The output that is meant to replace the argument is the output with the most similar name; among equally similar names,
+    an output that takes the bytes of no other argument. If no name is similar, and all these outputs take the bytes of other
+    arguments, no output is meant. computed: the numbers of the outputs of this shape that do not return an argument
+    unchanged.
     """
     own = DTYPE_NAMES.get(shapes.given.element_type)
     if not computed:
-        why = f"each output of its shape returns another argument unchanged, and no such output is {own}"
+        why = f"each output of the same shape returns another argument unchanged, and no such output is {own}"
         return DonationFault.NO_OUTPUT, why, None
 
     def weigh(number: int) -> tuple[int, bool, int, int]:
@@ -363,10 +366,10 @@ def _find_other_dtype(
     number = max(computed, key=weigh)
     if not weigh(number)[0] and number in results.claimed:
         others = "the only output" if len(computed) == 1 else f"each of the {len(computed)} outputs"
-        why = f"{others} of its shape takes the bytes of another donated argument, and no such output is {own}"
+        why = f"{others} of the same shape takes the bytes of another donated argument, and no such output is {own}"
         return DonationFault.SURPLUS, why, None
     dtype = DTYPE_NAMES.get(results.shapes[number].element_type, "another dtype")
-    why = f"output {results.names.name_output(number)} has its shape, but is {dtype}, not {own}"
+    why = f"output {results.names.name_output(number)} has the same shape, but is {dtype}, not {own}"
     return DonationFault.DTYPE, why, number
 
 

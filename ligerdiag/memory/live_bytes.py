@@ -31,7 +31,7 @@ class LiveBytes:
     sizes: tuple[int, ...]
     """For each step, the bytes in use while it runs."""
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]
-    """From slice number to the first value (instruction and leaf) that the slice holds."""
+    """Maps the number of a slice to the first value that the slice holds, as (instruction, leaf)."""
     spans: Mapping[int, tuple[tuple[int, int], ...]]
     """Maps the number of a slice of bytes to the spans of steps in which the slice holds a value: in order, each as (first
     step, last step).

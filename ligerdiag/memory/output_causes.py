@@ -26,8 +26,9 @@ class OutputCauses:
         self._names = names
 
     def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy that is an output of the program; None for any other copy. uses: the uses of the
-        copy's result.
+        """Returns the reason for a copy whose result is an output of the program; None for any other copy.
+
+        uses: the uses of the copy's result.
         """
         if move.computation is not self._module.entry:
             return None
@@ -91,8 +92,8 @@ class OutputCauses:
             subject, form = ("donation", number), CopyForm.COLLECTED
             return CopyReason(cause=CopyCause.DONATION, why=why, subject=subject, blamed=(source[0],), form=form)
         why = (
-            f"`{self._sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
-            f" what it reads, and XLA copies it into the donated argument {name}"
+            f"`{self._sources.name(source[0])}` cannot overwrite what it reads, so it computes output {output} in other"
+            f" bytes, and XLA copies the output into the donated argument {name}"
         )
         blamed = find_element(self._module, source), source[0]
         return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=blamed)

@@ -34,8 +34,8 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
 @pytest.mark.parametrize(
     ("name", "argument", "fault", "why"),
     [
-        ("cast_half", "x", DonationFault.DTYPE, "output `output` has its shape, but is f16, not f32"),
-        ("pad_rows", "x", DonationFault.SHAPE, "no output has its shape, f32[240,512]; output"),
+        ("cast_half", "x", DonationFault.DTYPE, "output `output` has the same shape, but is f16, not f32"),
+        ("pad_rows", "x", DonationFault.SHAPE, "no output has the shape f32[240,512]; output"),
         (
             "mean_of_three",
             "c",
@@ -56,7 +56,12 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
             DonationFault.DTYPE,
             "output `1` takes the bytes of argument `a`, because output `0` is bf16, not f32",
         ),
-        ("last_in_another_dtype", "state.w", DonationFault.DTYPE, "output `w` has its shape, but is bf16, not f32"),
+        (
+            "last_in_another_dtype",
+            "state.w",
+            DonationFault.DTYPE,
+            "output `w` has the same shape, but is bf16, not f32",
+        ),
         ("ignore_second", "scratch", DonationFault.DROPPED, "the function never reads the argument, so JAX drops it"),
         (
             "donate_static_part",

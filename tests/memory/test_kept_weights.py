@@ -45,9 +45,9 @@ def test_a_void_donation_names_the_output_with_the_argument_s_path(cases: dict[s
     void = {one.argument: one.why for one in case.memory.donations if one.fault is DonationFault.DTYPE}
     assert len(void) == 6
     for argument, why in void.items():
-        assert why == f"output `{argument.replace('run', '0', 1)}` has its shape, but is f32, not bf16"
+        assert why == f"output `{argument.replace('run', '0', 1)}` has the same shape, but is f32, not bf16"
     finding = find(case, "LD028")
-    assert "output `0.velocity.block0.gate` has its shape, but is f32, not bf16; the same holds" in finding.message
+    assert "output `0.velocity.block0.gate` has the same shape, but is f32, not bf16; the same holds" in finding.message
     assert read(finding.source).startswith("velocity = jax.tree.map")
 
 
@@ -70,7 +70,7 @@ def test_an_argument_that_is_only_returned_replaces_no_donated_one(cases: dict[s
     (half,) = [one for one in memory.donations if one.argument == "half"]
     assert (half.fault, half.why) == (
         DonationFault.NO_OUTPUT,
-        "each output of its shape returns another argument unchanged, and no such output is bf16",
+        "each output of the same shape returns another argument unchanged, and no such output is bf16",
     )
 
 

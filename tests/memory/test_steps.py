@@ -46,8 +46,8 @@ MESSAGES = {
         " its own, which XLA then copies back"
     ),
     "decode.py::rolled": (
-        "four copies move 4.0 MiB: `scatter` computes output `1.0.0` in other bytes, because it cannot overwrite what it"
-        " reads, and XLA copies it into the donated argument `caches.0.0`"
+        "four copies move 4.0 MiB: `scatter` cannot overwrite what it reads, so it computes output `1.0.0` in other"
+        " bytes, and XLA copies the output into the donated argument `caches.0.0`"
     ),
     "more.py::ring_attention": (
         "two copies move 4.0 MiB (1.0 MiB in each of 4 iterations): `ppermute` cannot overwrite the loop's state, which it"

@@ -82,7 +82,7 @@ def compute_binary(  # noqa: PLR0917
 ) -> IndexValue:
     """Returns the result of an operation on two integers of `bits` bits; `bits` 1 means booleans.
 
-    name: the operation's, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
+    name: the operation's name, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
     result of another program does not matter.
     """
     if bits == 1:
@@ -161,7 +161,7 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
     """Returns an integer converted from one width to another, as `arith.extsi`, `extui`, `trunci` and `index_cast` do.
 
-    name: the operation's, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
+    name: the operation's name, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
     """
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):

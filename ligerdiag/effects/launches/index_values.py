@@ -116,7 +116,7 @@ class Dense:
     """A tensor of integers or booleans with every element stored."""
 
     data: Elements
-    """The elements: [programs or 1, *shape], where a dimension along which they are equal may have size 1."""
+    """The elements, [programs or 1, *shape]. A dimension may have size 1 if all elements along it are equal."""
     shape: Shape
 
 

@@ -282,8 +282,8 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Whether programs of a grid write bytes that other programs read, if two buffers are the same bytes. Its fields
-    have the same meaning as those of `access.InPlace`.
+    """Says whether programs of a grid write bytes that other programs read if two buffers are the same bytes. The fields
+    have the same meaning as in `access.InPlace`.
     """
 
     neighbours: Neighbours
