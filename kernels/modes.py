@@ -4,7 +4,9 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What a program declares to XLA about an operand that a kernel overwrites, and which array then has the new contents."""
+    """A way to call a kernel that overwrites an operand. The mode decides how the program declares the write to XLA, and
+    which array has the new contents afterwards.
+    """
 
     HIDDEN = "hidden"
     """Declares nothing; the new contents are in the array that was passed in. Only for tests of ligerdiag."""
