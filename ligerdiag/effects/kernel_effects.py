@@ -172,7 +172,7 @@ def _find_operand_names(names: Sequence[str], numbers: Sequence[int | None], ope
     """Returns, for each of the call's `operands` operands, the name of the kernel's parameter that gets it; empty where
     unknown.
 
-    names: those of the kernel's arguments, () if unknown. numbers: for each argument, the number of its buffer, or None
+    names: the names of the kernel's arguments, () if unknown. numbers: for each argument, the number of its buffer, or None
     (see `_assign_buffers`).
     """
     named = {number: name for number, name in zip(numbers, names, strict=False) if number is not None}

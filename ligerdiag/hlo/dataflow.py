@@ -325,8 +325,10 @@ class Positions:
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value as (instruction id, ShapeIndex): of the positions along the
-        walk to its source, the first that has a slice in the buffer assignment, or else the last.
+        """Returns the definition of this position's value as (instruction id, ShapeIndex).
+
+        Walks from the position to the value's source. The definition is the first position on the way that has a slice in
+        the buffer assignment; without such a position, it is the source.
         """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)

@@ -149,8 +149,8 @@ class _Search:
         return self.module.computations[caller.called_computations[number]]
 
     def _leave(self, parameter: HloInstruction, path: ShapeIndex, steps: int) -> Number | None:
-        """Returns the fixed number at `path` of a computation's parameter: that of the caller's operand, if the
-        computation has a single caller. None if it is not fixed. steps: as in `find`.
+        """Returns the fixed number at `path` of a computation's parameter; None if it is not fixed. If the computation has a
+        single caller, it is the number at `path` of the caller's operand. steps: as in `find`.
         """
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         callers = self.module.callers.get(home, ())

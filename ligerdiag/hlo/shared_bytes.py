@@ -513,7 +513,8 @@ class _Walk:
     ) -> Iterator[Definition]:
         """Yields the names of the operands that this result overwrites while the instruction still reads them.
 
-        name: the result's. number: that of the result's slice. read: names of the operands that the instruction reads.
+        name: the name of the result. number: the number of the result's slice. read: names of the operands that the
+        instruction reads.
         """
         place = self._slices[number]
         found, low, high = self._memory.look(place)

@@ -161,8 +161,8 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
     """Returns the same bytes as sorted runs that neither touch nor overlap.
 
-    by_program: whether to merge the runs of each program separately; if not, the runs of all programs are merged and
-    become runs of program 0.
+    by_program: whether to merge the runs of each program separately. Otherwise, the runs of all programs are merged with
+    each other, and become runs of program 0.
     """
     if not len(runs):
         return runs
