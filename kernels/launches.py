@@ -22,7 +22,7 @@ class LaunchConfiguration:
     warps: int
 
     def compute_block(self, size: int, itemsize: int) -> int:
-        """Returns the number of elements of a block, a power of two; not more than a row of `size` elements needs."""
+        """Returns the number of elements of a block, a power of two; at most as many as a row of `size` elements needs."""
         return min(self.block_bytes // itemsize, 1 << max(0, size - 1).bit_length())
 
 

@@ -1,10 +1,12 @@
-"""Defines the modes in which a program calls a kernel that overwrites one of its operands: what it declares to XLA."""
+"""Defines the modes in which a program calls a kernel that overwrites an operand: what the program declares to XLA."""
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Declaration to XLA about the operand that a kernel overwrites, and the array that then has the new contents."""
+    """A way to call a kernel that overwrites an operand. The mode decides how the program declares the write to XLA, and
+    which array has the new contents afterwards.
+    """
 
     HIDDEN = "hidden"
     """Declares nothing; the new contents are in the array that was passed in. Only for tests of ligerdiag."""

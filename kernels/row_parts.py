@@ -1,8 +1,9 @@
 """Splits a row of any length into one or two blocks of elements, because Triton's blocks are powers of two.
 
-A program holds a whole row. 11008 elements in one block of 16384 leave a third of the program's registers empty, and in two
-of 8192 and 4096 a tenth. A sum over a row is a sum over one block: the other is added to it first (`fold_parts`), for all
-threads of the program wait for one another in every sum.
+A program holds a whole row. A row of 11008 elements leaves a third of the program's registers empty if it is in one block
+of 16384, and a tenth if it is in two blocks of 8192 and 4096. To sum over a row, the second block is added to the first
+(`fold_parts`), and a single sum is taken over the result, because in every sum all threads of the program wait for one
+another.
 """
 
 import triton
@@ -34,7 +35,7 @@ def store_part(  # noqa: PLR0917 - Triton knows no keyword-only parameters
 
 @triton.jit
 def fold_parts(block, tail, BLOCK: tl.constexpr, TAIL: tl.constexpr):
-    """Returns float[TAIL] with the same sum as both blocks together; the first block if there is no other (TAIL 0)."""
+    """Returns an array, float[TAIL], whose sum is the sum of both blocks; the first block if there is no second (TAIL 0)."""
     if TAIL > 0:
         block = tl.sum(tl.reshape(block, [BLOCK // TAIL, TAIL]), axis=0) + tail
     return block
@@ -59,8 +60,8 @@ def compute_row_block(row: int) -> int:
 
 
 def split_row(row: int) -> dict[str, int]:
-    """Returns the sizes `BLOCK` and `TAIL` of the blocks that hold a row of this many elements; `TAIL` is 0 if one is
-    enough.
+    """Returns the sizes `BLOCK` and `TAIL` of the two blocks that hold a row of this many elements; `TAIL` is 0 if one block
+    is enough.
 
     Raises ValueError for a row that is longer than MAX_ROW.
     """
@@ -75,9 +76,9 @@ def choose_warps(block: int, *, most: int) -> int:
 
 
 def choose_stages(block: int, row_bytes: int) -> int:
-    """Returns how many rows of a loop are loaded at a time: three, or one if two more would need too much shared memory.
+    """Returns how many rows a loop over rows loads at a time: three, or one if two more rows do not fit.
 
-    block: elements; of more than 8192, the program's registers hold no other row. row_bytes: bytes that the loop loads for a
-    row.
+    block: elements of a block; if these are more than 8192, the program's registers hold no other row. row_bytes: bytes that
+    the loop loads for one row; two more rows must fit into shared memory.
     """
     return 3 if block <= 8192 and 2 * row_bytes <= MAX_SHARED_BYTES else 1

@@ -42,7 +42,8 @@ def inplace_call(
     num_warps: int = 4,
     **metaparams: Any,
 ) -> tuple[Arrays, jax.Array]:
-    """Returns the kernel's outputs and the new contents of `operands[written]`, as `mode` returns them.
+    """Returns the kernel's outputs, and the array that has the new contents of `operands[written]` in this mode (see
+    `kernels.modes.Mode`).
 
     Works as `overwriting_call`, for a kernel that overwrites a single operand.
     """
@@ -69,11 +70,12 @@ def overwriting_call(
     num_warps: int = 4,
     **metaparams: Any,
 ) -> Results:
-    """Returns the kernel's outputs and the new contents of each of the `written` operands, as `mode` returns them.
+    """Returns the kernel's outputs, and for each of the `written` operands the array that has its new contents in this mode
+    (see `kernels.modes.Mode`).
 
-    written: the numbers of the operands that the kernel overwrites; none for a kernel that only reads, which then is the
-    same in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that declare the write; the
-    others raise ValueError. `metaparams` go to the kernel's constexprs.
+    written: the numbers of the operands that the kernel overwrites; () for a kernel that only reads, which is called in the
+    same way in every mode. A kernel made under TRITON_INTERPRET=1 runs on the CPU, in the modes that declare the write; the
+    other modes raise ValueError. `metaparams` go to the kernel's constexprs.
     """
     mode = Mode(mode) if written else Mode.OUT_OF_PLACE
     for number in written:

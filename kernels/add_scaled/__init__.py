@@ -1,1 +1,1 @@
-"""The update of a search direction, in place. See README.md; start at `api`."""
+"""Updates a search direction in place. See README.md; start at `api`."""

@@ -16,7 +16,8 @@ def add_scaled(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the sum of the squares of the new direction, f32[], and the new direction, `residual + factor * direction`.
 
-    residual, direction: f32[size]; factor: f32[]. The kernel gets the direction twice, to read and to overwrite.
+    residual, direction: f32[size]; factor: f32[]. The kernel gets the direction as two operands: it reads one and
+    overwrites the other.
     """
     if residual.ndim != 1 or residual.shape != direction.shape:
         raise ValueError(f"Expected two arrays of one size but got {residual.shape=} and {direction.shape=}")

@@ -58,7 +58,7 @@ def cross_entropy_with_gradient(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss as `cross_entropy` does, and its gradient in shape and dtype of `logits`, without autodiff.
 
-    For reduction `none`, each row of the gradient is that of the row's own loss.
+    For reduction `none`, each row of the gradient is the gradient of this row's loss.
     """
     options = LossOptions(
         ignore_index=ignore_index,

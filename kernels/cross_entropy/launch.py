@@ -64,8 +64,8 @@ def launch_with_gradient(
 ) -> LossesAndGradient:
     """Returns the losses of the rows and `scale` times their gradient.
 
-    logits, targets: as for `launch_forward`; scale: f32[] or, for each row its own, f32[rows]; operation: the entry of
-    `launches.toml`.
+    logits, targets: as for `launch_forward`; scale: f32[], or f32[rows] with a factor for each row; operation: the
+    entry in `launches.toml` with the launch configuration.
     """
     if options.partitioned:
         call = partition_by_rows(

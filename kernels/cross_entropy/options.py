@@ -27,7 +27,7 @@ class LossOptions:
     ignore_index: a row with this target counts for nothing.
     label_smoothing: the share, in [0, 1], of the target that is spread evenly over the vocabulary.
     logit_soft_cap: the logits become `cap * tanh(logits / cap)` first; None for no cap.
-    z_loss: the weight of the squared logsumexp that is added to the loss of a row; 0 for none.
+    z_loss: the squared logsumexp of a row, times this weight, is added to the row's loss.
     partitioned: whether XLA's partitioner, outside of a `shard_map`, calls the kernel on the rows that each device has.
     """
 

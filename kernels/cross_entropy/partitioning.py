@@ -1,7 +1,8 @@
 """Makes a function of rows that XLA's partitioner calls on each device's own rows if the arrays only have shardings.
 
-Without it the partitioner, which knows nothing of a custom call, gathers every row on every device. The columns are gathered
-all the same where they are split: the kernel needs whole rows (`vocabulary_axis` of the fused loss avoids that).
+Without such a partitioning, XLA's partitioner, which knows nothing of a custom call, gathers every row on every device. If
+the columns are split, they are still gathered, because the kernel needs whole rows (`vocabulary_axis` of the fused loss
+avoids that).
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 def partition_by_rows(function: Callable[..., Any], rule: str) -> Callable[..., Any]:
     """Returns the function with a partitioning by rows; rows are the first dimension of all its arguments and results.
 
-    rule: Shardy's, in which `row` names the first dimension of each array and `column` the other one, if any.
+    rule: the function's sharding rule in Shardy's notation, in which `row` names the first dimension of each array, and
+    `column` the second dimension of an array with two, as in `row column, row -> row`.
     """
 
     def partition(mesh: Any, arguments: Any, results: Any) -> Any:

@@ -22,7 +22,7 @@ def compute_divisor(targets: jax.Array, options: LossOptions) -> jax.Array:
 
 
 def reduce_losses(losses: jax.Array, targets: jax.Array, options: LossOptions) -> jax.Array:
-    """Returns the loss for rows whose losses are f32[rows], in the shape of the reduction."""
+    """Returns the loss: f32[], or for the reduction `none` one loss for each target, f32[...]. losses: f32[rows]."""
     match options.reduction:
         case Reduction.NONE:
             return losses.reshape(targets.shape)
@@ -33,11 +33,11 @@ def reduce_losses(losses: jax.Array, targets: jax.Array, options: LossOptions) -
 
 
 def split_scale(dtype: jnp.dtype, targets: jax.Array, options: LossOptions) -> tuple[jax.Array, jax.Array | None]:
-    """Returns the factor by which the kernel multiplies the gradient, f32[], and the one left for the backward pass, or
-    None.
+    """Returns two factors of the gradient, f32[] each: one for the kernel, and one for the backward pass, None if the
+    kernel's factor is all.
 
-    A mean's 1 / count belongs into the kernel. In f16 it would push small gradients out of the range: it is multiplied
-    later, in f32, together with the cotangent, which may be a large one (loss scaling).
+    For a mean, the factor 1 / count belongs to the kernel. In f16 it would make small gradients too small for the dtype. So
+    the backward pass applies it, in f32 and together with the cotangent, which may be large (loss scaling).
     """
     one = jnp.float32(1)
     if options.reduction is not Reduction.MEAN:

@@ -4,7 +4,7 @@
   the L2 cache: few programs run at a time, the blocks come in the opposite order, and what is read or written for the
   last time is marked as the first to be dropped.
 - Each thread keeps a maximum and a sum of its own for every `LANES` neighbouring logits (Milakov and Gimelshein's
-  algorithm 3, arXiv 1805.02867), so that the threads meet once a row and not once a block.
+  algorithm 3, arXiv 1805.02867), so that the threads wait for one another once for each row, not once for each block.
 - Exponentials are powers of two: `exp(x - m) = exp2(x * log2(e) - m * log2(e))` is one multiply-add and one instruction.
   The rounding of `m * log2(e)` is a common factor of all exponentials and of their sum, and cancels.
 """

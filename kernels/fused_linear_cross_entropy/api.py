@@ -35,18 +35,17 @@ def fused_linear_cross_entropy(
     """Returns the loss, f32[] or, for reduction `none`, f32[...]; differentiable in `input`, `weight` and `bias`.
 
     input: bf16, f16 or f32[..., embedding]; weight: float[embedding, vocabulary]; targets: int[...];
-    bias: float[vocabulary]; where: bool[...], false where a target is to be ignored. The parameters are cast to the
-    input's dtype and the logits are in it; all sums over them are f32. With `return_lse`, also the logsumexp of the
+    bias: float[vocabulary]; where: bool[...], false where a target is to be ignored. Weight and bias are cast to the
+    input's dtype, and the logits have that dtype; all sums over logits are f32. With `return_lse`, also the logsumexp of the
     logits of each token, f32[...], 0 where ignored; no gradient flows through it.
 
-    logits_bytes: the most bytes of the logits of one chunk; twice that in mode `out_of_place`. accumulate: the dtype in
-    which the gradient of the weight is summed over the chunks, `input` (the input's dtype) or `f32` (see
-    `options.Accumulate`).
-    vocabulary_axis: inside of a `shard_map`, the mesh axis over which weight and bias are split in the vocabulary; the
-    targets are those of the whole vocabulary. No logits are gathered: the devices exchange one f32 a token, twice.
-    For reduction `none` the backward pass computes the logits once more. See `reference.fused_linear_cross_entropy` for
-    the formula, `LossOptions` for the other options and `kernels.modes.Mode` for the modes. Raises ValueError for shapes
-    that do not fit and for unknown options.
+    logits_bytes: the largest size of one chunk's logits, in bytes; mode `out_of_place` needs twice as much. accumulate: the
+    dtype in which the gradient of the weight is summed over the chunks, `input` (the input's dtype) or `f32` (see
+    `options.Accumulate`). vocabulary_axis: inside of a `shard_map`, the mesh axis over which weight and bias are split in
+    the vocabulary; the targets are those of the whole vocabulary. No logits are gathered: the devices exchange one f32 a
+    token, twice. For reduction `none` the backward pass computes the logits once more. See
+    `reference.fused_linear_cross_entropy` for the formula, `LossOptions` for the other options and `kernels.modes.Mode` for
+    the modes. Raises ValueError for shapes that do not fit and for unknown options.
     """
     options = FusedOptions(
         loss=LossOptions(

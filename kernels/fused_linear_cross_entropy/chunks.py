@@ -1,10 +1,10 @@
 """Computes losses and gradients, one chunk of tokens after another, so that only the logits of one chunk exist at a time.
 
-- The chunks share the tokens evenly, as far as multiples of 256 allow, on which the products run best.
-- The first chunk starts the sum of the weight's gradient. The others are iterations of a loop: there XLA makes
-  `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and a chunk's logits are gone before the next one's
-  come. Outside of a loop the product and the sum are two operations, with one more array as large as the weight. A loop of
-  one iteration, for two chunks, XLA would unroll; `_KEEP_LOOP` forbids that.
+- Chunks are about equal; their sizes are multiples of 256 if possible, because matrix products of such sizes run best.
+- The first chunk starts the sum of the weight's gradient. The other chunks are iterations of a loop. In a loop, XLA makes
+  `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and the logits of one chunk are gone before those of
+  the next chunk are computed. Outside of a loop the product and the sum are two operations, with one more array as large as
+  the weight. With two chunks, the loop has one iteration, and XLA would unroll it; `_KEEP_LOOP` forbids that.
 """
 
 import math
@@ -20,9 +20,9 @@ from kernels.fused_linear_cross_entropy.options import Accumulate, FusedOptions
 from kernels.fused_linear_cross_entropy.vocabulary_parts import launch_part, launch_part_with_gradient
 
 _TILE = 256
-"""Tokens; see 1."""
+"""Number of tokens; the size of a chunk is a multiple of it if possible."""
 _KEEP_LOOP = {"skip-simplify-while-loops_trip-count-one": "true"}
-"""The attribute of a `while` by which XLA's `while_loop_simplifier` leaves it a loop; see 2."""
+"""An attribute of a `while` with which XLA's `while_loop_simplifier` does not unroll a loop of one iteration."""
 
 
 class Parameters(NamedTuple):
@@ -33,7 +33,9 @@ class Parameters(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The gradients of the parameters over the chunks so far, weight in the dtype that it is summed up in, bias in f32."""
+    """The gradients of weight and bias, summed over the chunks so far: the weight's in the dtype that `Accumulate` chooses,
+    the bias's in f32.
+    """
 
     weight: jax.Array
     bias: jax.Array | None
@@ -49,7 +51,7 @@ class Results(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """The number of tokens in the first chunk, and in each of the `count` others."""
+    """The number of tokens in the first chunk (`first`), and in each of the `count` chunks after it (`size`)."""
 
     first: int
     size: int
@@ -57,7 +59,7 @@ class Chunks(NamedTuple):
 
 
 def split_tokens(tokens: int, most: int) -> Chunks:
-    """Returns chunks of at most `most` tokens, about equal; the first one has the rest."""
+    """Returns chunks of at most `most` tokens. All but the first have one size; the first has the remaining tokens."""
     if tokens <= most:
         return Chunks(tokens, 0, 0)
     tile = _TILE if most >= _TILE else 1
@@ -87,8 +89,8 @@ def compute_losses(
 def compute_losses_and_gradients(
     input: jax.Array, parameters: Parameters, targets: jax.Array, scale: jax.Array, options: FusedOptions
 ) -> Results:
-    """Returns losses, and `scale` times the gradients of their sum; with scale f32[tokens], each token has its
-    own factor.
+    """Returns the losses, and `scale` times the gradients of their sum. If `scale` is f32[tokens], each token has its own
+    factor.
     """
     chunks = _split(input, parameters, options)
 

@@ -5,8 +5,8 @@ The tokens are split over one axis, whatever the parameters are split over. Para
 on each device, inside of the `shard_map`, before the product with the input: the kernel needs all logits of a row. Each
 device's results for its tokens are then summed up: losses and counts by `psum`, gradients of the parameters by
 autodiff's transpose of the gathering, a scattered sum. This is data parallelism, also where the parameters are split
-over the vocabulary: no device computes a part of a row. With a `vocabulary_axis` each does, and nothing is gathered along
-that one.
+over the vocabulary: no device computes a part of a row. With a `vocabulary_axis` each device computes a part of each
+row, and nothing is gathered along that axis.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,9 @@ def fused_linear_cross_entropy_in_shard_map(
     """Returns the mean loss, f32[]; differentiable in `input`, `weight` and `bias`.
 
     Shapes as for `api.fused_linear_cross_entropy`; the first dimension of input, targets and mask is a multiple of the mesh
-    axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None.
-    vocabulary_axis: the axis of the partitions that is not gathered, see `options.FusedOptions`. local_loss: the loss that
-    each device calls, with reduction `sum`; it takes the same arguments.
+    axis `axis`. The partitions say, for each dimension, the axis that a parameter is split over, or None. vocabulary_axis:
+    the mesh axis along which the parameters are not gathered, see `options.FusedOptions`. local_loss: the loss that each
+    device calls, with reduction `sum`; it takes the same arguments.
     """
     tokens = PartitionSpec(axis)
     specs = (tokens, PartitionSpec(*weight_partition), tokens, PartitionSpec(*bias_partition), tokens)

@@ -22,9 +22,10 @@ class Accumulate(StrEnum):
 class FusedOptions:
     """The static options of the fused loss. Raises ValueError for an invalid value.
 
-    logits_bytes: the most bytes of the logits of one chunk; a chunk has at least one token.
-    vocabulary_axis: in a `shard_map`, the mesh axis over which the vocabulary is split, each device having the next part of
-        it. None if each device has all of it.
+    logits_bytes: the largest size of one chunk's logits, in bytes; a chunk has at least one token, however large its logits.
+    accumulate: the dtype in which the gradient of the weight is summed over the chunks.
+    vocabulary_axis: in a `shard_map`, the mesh axis over which the vocabulary is split, so that each device has one part of
+        it. None if each device has the whole vocabulary.
     """
 
     loss: LossOptions

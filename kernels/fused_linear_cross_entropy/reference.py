@@ -18,13 +18,13 @@ def fused_linear_cross_entropy(
     """Returns the loss, f32[] or, for reduction `none`, f32[...]; with `return_lse` also the logsumexp.
 
     input: float[..., embedding]; weight: float[embedding, vocabulary]; targets: int[...]; bias: float[vocabulary];
-    options: those of `kernels.cross_entropy.reference.cross_entropy`.
+    options: the options of `kernels.cross_entropy.reference.cross_entropy`.
 
         loss = cross_entropy(input @ weight + bias, targets)
 
-    with weight and bias rounded to the input's dtype first, as the kernel has them, and everything after that in f32 and
-    in one piece. Doing it chunk by chunk, the gradients of all three computed on the way, is Liger Kernel's idea (arXiv
-    2410.10989, section 3.2).
+    with weight and bias rounded to the input's dtype first, as the kernel has them, and everything after that in f32 and in
+    one piece. To compute it chunk by chunk, together with the gradients of input, weight and bias, is Liger Kernel's idea
+    (arXiv 2410.10989, section 3.2).
     """
     f32 = jnp.float32
     logits = jnp.matmul(input.astype(f32), weight.astype(input.dtype).astype(f32), precision="highest")

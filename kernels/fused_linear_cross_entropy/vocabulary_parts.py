@@ -1,9 +1,10 @@
 """Computes the loss in a `shard_map` in which each device has the logits of one part of the vocabulary.
 
-- Each device computes the logsumexp of its part. The whole one is `m + log(sum(exp(part - m)))` over the devices, `m` their
-  maximum: one f32 a row is exchanged twice, and no logit.
-- With that, each writes the gradient over its own logits: a softmax by the whole logsumexp, minus 1 at the target on
-  the device that has it. It is one more launch than `kernels.cross_entropy` has, and as many bytes.
+- Each device computes the logsumexp of its part, `part`. The logsumexp of the whole row is `m + log(sum(exp(part - m)))`
+  over the devices, where `m` is the maximum of `part` over the devices. The devices exchange one f32 for each row, twice,
+  and no logit.
+- Then each device writes the gradient over its own logits: a softmax with the logsumexp of the whole row, minus 1 at the
+  target on the device that has the target. This takes one launch more than `kernels.cross_entropy`, and moves as many bytes.
 - The logit at the target comes from the kernel that overwrites it: nothing else reads the logits.
 """
 
@@ -33,7 +34,8 @@ class _Rows(NamedTuple):
 
 
 def launch_part(logits: jax.Array, targets: jax.Array, axis: str, options: LossOptions) -> Losses:
-    """Returns the losses of the rows, the same on each device; as `kernels.cross_entropy.launch.launch_forward`.
+    """Returns the losses of the rows, the same on each device. Each device has a part of the logits, and otherwise this does
+    the same as `kernels.cross_entropy.launch.launch_forward`.
 
     logits: float[rows, part of the vocabulary]; targets: i32[rows], of the whole vocabulary.
     """
@@ -48,7 +50,7 @@ def launch_part(logits: jax.Array, targets: jax.Array, axis: str, options: LossO
 def launch_part_with_gradient(
     logits: jax.Array, targets: jax.Array, scale: jax.Array, axis: str, options: LossOptions
 ) -> LossesAndGradient:
-    """Returns the losses, as `launch_part`, and `scale` times the gradient of this part's logits; scale: f32[]
+    """Returns the losses that `launch_part` returns, and `scale` times the gradient of this part's logits. scale: f32[]
     or f32[rows].
     """
     rows = _compute_rows(logits, targets, axis, options)

@@ -44,10 +44,10 @@ def fused_linear_jsd(
 
     student_input: bf16, f16 or f32[..., hidden]; student_weight: float[hidden, vocabulary]; teacher_input: float[...,
     teacher_hidden]; teacher_weight: float[teacher_hidden, vocabulary]; where: bool[...], false for a token that does not
-    count. Each product is computed in its input's dtype. reduction: `mean` or `sum`. logits_bytes: the most bytes of logits
-    at one time. accumulate: the dtype in which the weight's gradient is summed up over the chunks, by default that of the
-    student's input. See `reference.fused_linear_jsd` for the formula, `DivergenceOptions` for the options and
-    `kernels.modes.Mode` for the modes. Raises ValueError for shapes that do not fit and for unknown options.
+    count. Each product is computed in its input's dtype. reduction: `mean` or `sum`. logits_bytes: the most bytes that
+    logits take at one time. accumulate: the dtype in which the weight's gradient is summed up over the chunks, by default
+    the dtype of the student's input. See `reference.fused_linear_jsd` for the formula, `DivergenceOptions` for the options
+    and `kernels.modes.Mode` for the modes. Raises ValueError for shapes that do not fit and for unknown options.
     """
     check_beta(beta)
     options = DivergenceOptions(temperature=temperature, reduction=reduction, mode=mode)

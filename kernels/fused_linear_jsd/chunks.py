@@ -21,9 +21,11 @@ class LossAndGradients(NamedTuple):
 
 
 def compute_chunk_size(tokens: int, vocabulary: int, bytes_each: int, budget: int) -> int:
-    """Returns the number of tokens whose logits fit into `budget` bytes; a token has `bytes_each` for each vocabulary entry.
+    """Returns the number of tokens in a chunk, so that the chunk's logits fit into `budget` bytes; at least 1, at most
+    `tokens`.
 
-    At least 1 and at most all; a multiple of 128, the side of a matrix product's tile, where 128 of them fit.
+    If 128 tokens or more fit, the number is a multiple of 128, the side of a matrix product's tile. bytes_each: bytes of a
+    token's logits for one entry of the vocabulary.
     """
     fitting = max(1, budget // (vocabulary * bytes_each))
     return min(tokens, fitting // 128 * 128 if fitting >= 128 else fitting)

@@ -25,7 +25,7 @@ def fused_linear_jsd(
         loss = jsd(student_input @ student_weight, teacher_input @ teacher_weight)
 
     as in `kernels.jsd.reference`, with each weight rounded to its input's dtype first, as the kernel has them, and
-    everything after that in f32 and in one piece. Doing it chunk by chunk, the gradients computed on the way, is Liger
+    everything after that in f32 and in one piece. To compute it chunk by chunk, together with the gradients, is Liger
     Kernel's idea (arXiv 2410.10989, section 3.2).
     """
     logits = (_multiply(student_input, student_weight), _multiply(teacher_input, teacher_weight))

@@ -25,13 +25,16 @@ def jsd(
 
         loss_row = beta sum_i p[i] (log p[i] - log m[i]) + (1 - beta) sum_i q[i] (log q[i] - log m[i])
 
-    (Agarwal et al., arXiv 2306.13649, equation 1). Of beta 0 and 1, where that is 0, it is KL(p || q) and KL(q || p), its
-    limits over beta and 1 - beta. With z the gradient of the loss with respect to loss_row, and r = log q - log m:
+    (Agarwal et al., arXiv 2306.13649, equation 1). For beta 0 and 1 this formula gives 0, so loss_row is a limit
+    instead: for beta 0 the limit of the formula / beta, KL(p || q); for beta 1 the limit of the formula / (1 - beta),
+    KL(q || p). With z the gradient of the loss
+    with respect to loss_row, and r = log q - log m:
 
         gradient[i] = z / T * (1 - beta) q[i] (r[i] - sum_j q[j] r[j])
 
-    for beta below 1, since every other term cancels; for beta 1 the same without the factor 1 - beta, m being p. The
-    teacher gets no gradient. An element with p[i] = 0 or q[i] = 0 adds nothing to that sum.
+    for beta between 0 and 1, since every other term cancels. For beta 1 the factor 1 - beta is left out, and m is p; for
+    beta 0 the gradient is that of `kernels.kl_div.reference.kl_div`. The teacher gets no gradient. An element with p[i] = 0
+    or q[i] = 0 adds nothing to the sums.
     """
     log_q = jax.nn.log_softmax(student_logits.astype(jnp.float32) / temperature, axis=-1)
     log_p = jax.lax.stop_gradient(jax.nn.log_softmax(teacher_logits.astype(jnp.float32) / temperature, axis=-1))

@@ -38,8 +38,8 @@ def kl_div(
 
 
 def apply_weights(losses: jax.Array, where: jax.Array | None, reduction: str) -> jax.Array:
-    """Returns the losses of the rows, f32[...], as the reduction combines them; a row that does not count has 0, even for
-    NaN.
+    """Returns the loss that the reduction makes of the rows' losses, f32[...]. A row that does not count adds 0, even if its
+    loss is NaN.
     """
     weights = compute_row_weights(losses.shape, where, Reduction(reduction)).reshape(losses.shape)
     weighted = jnp.where(weights == 0, 0.0, weights * losses)

@@ -112,10 +112,11 @@ def launch(
     *,
     gradient: bool = True,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Returns the losses, f32[rows], and the gradient, shaped and typed as the student's logits, or None without one.
+    """Returns the losses, f32[rows], and the gradient in the shape and dtype of the student's logits; None without
+    `gradient`.
 
     student_logits, teacher_logits: float[rows, vocabulary], both sizes above 0; weights: f32[rows], the weight of each row;
-    beta: in [0, 1], that of `kernels.jsd`; 0 is KL(teacher || student).
+    beta: in [0, 1], as in `kernels.jsd`; 0 is KL(teacher || student).
     """
     rows, vocabulary = student_logits.shape
     (losses,), contents = overwriting_call(

@@ -169,7 +169,8 @@ def launch(input: jax.Array, weight: jax.Array, bias: jax.Array, epsilon: float)
 def launch_backward(
     cotangent: jax.Array, input: jax.Array, weight: jax.Array, moments: Moments, mode: Mode
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the gradient of the input, as the new contents of `cotangent`, and those of weight and bias, f32[hidden].
+    """Returns the gradient of the input, as the new contents of `cotangent`, and the gradients of weight and bias,
+    f32[hidden].
 
     cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden].
     """

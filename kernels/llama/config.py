@@ -13,7 +13,7 @@ type Tree[T] = dict[str, T | dict[str, T]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaConfig:
-    """The sizes of a Llama 3 (arXiv 2407.21783, table 3); `head_size` elements for each of heads and key_heads.
+    """The sizes of a Llama 3 (arXiv 2407.21783, table 3). Each head and each key head has `head_size` elements.
 
     context: tokens of a training sequence. tied: whether the embedding also serves as the head. unrolled: whether the layers
     are written out one by one, and not a `scan`.
@@ -83,8 +83,9 @@ class Logits(StrEnum):
 class Fused:
     """The kernels that a model calls, each with the mode in which it overwrites its operand; None means plain JAX.
 
-    per_device: whether they are called in a `shard_map`, each device on its own part, or by XLA's partitioner.
-    logits: used only if the loss is a kernel that is not called per device.
+    per_device: true if each device calls the kernels on its own part of the arrays, in a `shard_map`; false if the kernels
+        are called on whole arrays, which XLA's partitioner splits or gathers.
+    logits: the form of the logits; used only if `loss` is a mode and `per_device` is false.
     """
 
     loss: Mode | None = None
@@ -105,7 +106,7 @@ class Parameter(NamedTuple):
 
 
 def list_parameters(config: LlamaConfig) -> Tree[Parameter]:
-    """Returns the parameters; those of the layers have `layers` as their first dimension."""
+    """Returns the parameters. The parameters of layers have `layers` as their first dimension."""
     sizes = {
         "layers": config.layers,
         "vocabulary": config.vocabulary,

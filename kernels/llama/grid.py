@@ -3,10 +3,10 @@
     ligerdiag check 'kernels/llama/grid.py::llama[fsdp+tp-70B-512-shard_map]' --no-replay
 
 Only the loss is a kernel, as in the seed. The modes are those of `kernels.modes`, for a user who annotates his arrays and
-leaves the rest to XLA's partitioner; `shard_map` is `aliased` with each device calling the kernel on its own tokens and,
-where the vocabulary is split, on its own part of the vocabulary. The kernel overwrites all logits at once, unless the id
-ends in another of `config.Logits`: `seed` is the program that the seed warns of, `partitioned` a remedy without
-`shard_map`. `python -m tools.llama_grid` judges all.
+leaves the rest to XLA's partitioner. The mode `shard_map` is `aliased` in a `shard_map`: each device calls the kernel on its
+own tokens and, if the vocabulary is split, on its own part of the vocabulary. The kernel overwrites all logits at once,
+unless the id ends in a member of `config.Logits`: `seed` is the program that the seed warns of, `partitioned` a remedy
+without `shard_map`. `python -m tools.llama_grid` judges all cases.
 """
 
 from functools import partial
@@ -24,14 +24,14 @@ SIZES = {1: "100M", 2: "100M", 8: "1B", 64: "8B", 512: "70B"}
 
 
 def choose_fused(mode: str, logits: Logits = Logits.WHOLE, *, every: bool = False) -> Fused:
-    """Returns the kernels of a model: the loss in this mode; with `every`, all kernels in this mode."""
+    """Returns which kernels a model calls: only the loss kernel, or, with `every`, all kernels; each in this mode."""
     own = Mode.ALIASED if mode == SHARD_MAP else Mode(mode)
     others = own if every else None
     return Fused(loss=own, norm=others, rope=others, gate=others, per_device=mode == SHARD_MAP, logits=logits)
 
 
 def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
-    """Returns loss, norm of the gradient and the next state; the arguments are those of `make_args`."""
+    """Returns loss, norm of the gradient and the next state. arrays: as `make_args` returns them."""
     from kernels.llama.step import train_step
 
     state, tokens, targets = arrays
@@ -39,7 +39,7 @@ def compute(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> 
 
 
 def compute_without_optimizer(config: LlamaConfig, layout: Layout, fused: Fused, *arrays: Any) -> dict[str, Any]:
-    """Returns loss, gradients and their norm; the arguments are parameters, tokens and targets."""
+    """Returns loss, gradients and the norm of the gradients. arrays: parameters, tokens and targets."""
     from kernels.llama.step import compute_gradients
 
     params, tokens, targets = arrays

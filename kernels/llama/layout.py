@@ -1,8 +1,8 @@
 """Defines how the parameters and activations of a model are split over a mesh of two axes. Imports no framework.
 
-`data` splits the batch, and under FSDP each parameter too, by its width. `model` splits heads, the MLP's inner dimension
-and the vocabulary (Shoeybi et al., arXiv 1909.08053), and with `sequence` the tokens between them, where
-norms and residuals are computed (Korthikanti et al., arXiv 2205.05198).
+The axis `data` splits the batch, and under FSDP also the dimension `width` of each parameter. The axis `model` splits heads,
+the MLP's inner dimension and the vocabulary (Shoeybi et al., arXiv 1909.08053). With `sequence` it also splits the tokens
+between attention and MLP, where norms and residuals are computed (Korthikanti et al., arXiv 2205.05198).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ DATA, MODEL = "data", "model"
 BATCH = (DATA,)
 """The partition of the token ids, i32[batch, context]."""
 MODEL_GPUS = 8
-"""The most GPUs on the axis `model`: the number in one host, and of the key heads of a Llama 3."""
+"""The most GPUs on the axis `model`: a host has 8 GPUs, and a Llama 3 has 8 key heads."""
 
 type Partition = tuple[str | None, ...]
 
@@ -31,7 +31,7 @@ class Layout:
     """Whether the tokens between attention and MLP are split over `model`."""
 
     def split_devices(self, devices: int) -> dict[str, int]:
-        """Returns the mesh: axis to size. Raises ValueError if there are too few devices for both axes."""
+        """Returns the size of each mesh axis, by its name. Raises ValueError if there are too few devices for both axes."""
         if not self.tensor:
             return {DATA: devices, MODEL: 1}
         if self.parameters and devices < 4:
@@ -40,8 +40,10 @@ class Layout:
         return {DATA: devices // model, MODEL: model}
 
     def split(self, parameter: Parameter, *, stored: bool = True) -> Partition:
-        """Returns the mesh axis of each dimension of a parameter; if not `stored`, as products need it, gathered from
-        `data`.
+        """Returns, for each dimension of a parameter, the mesh axis over which it is split; None if it is not split.
+
+        stored: true for the parameter as it is stored; false for the parameter as a matrix product needs it, gathered along
+        the axis `data`.
         """
         return tuple(self._split_dimension(name, stored) for name in parameter.dimensions)
 
@@ -83,6 +85,6 @@ def count_sequences(devices: dict[str, int]) -> int:
 
 
 def require_fit(config: LlamaConfig, mesh: dict[str, int]) -> None:
-    """Raises ValueError if the key heads cannot be split over the mesh."""
+    """Raises ValueError if the key heads cannot be split evenly over the axis `model` of the mesh."""
     if config.key_heads % mesh[MODEL]:
-        raise ValueError(f"Expected key heads for {mesh[MODEL]} devices but got {config.key_heads=}")
+        raise ValueError(f"Expected a multiple of {mesh[MODEL]}, the size of `{MODEL}`, but got {config.key_heads=}")

@@ -1,4 +1,4 @@
-"""Implements the model, in bf16: from token ids to the hidden states, of which the head makes logits.
+"""Implements the model, in bf16: from token ids to the hidden states, from which the head computes logits.
 
 Each layer is recomputed in the backward pass except the values that `jax.checkpoint` saves: the residual stream between
 layers.

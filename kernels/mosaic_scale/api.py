@@ -11,9 +11,11 @@ type Way = Literal["stores", "copies"]
 
 
 def double(values: jax.Array, *, way: Way, mode: Mode) -> tuple[jax.Array, jax.Array]:
-    """Returns `2 * values` as the kernel's output, and as the new contents of `values`, as `mode` returns them.
+    """Returns `2 * values` twice: the kernel's output, and the array with the new contents of `values` (see
+    `kernels.modes.Mode`).
 
-    values: f32[n], n a multiple of 128. way: how the kernel stores. Raises ValueError for the modes `trivial` and `barrier`.
+    values: f32[n], n a multiple of 128. way: whether the kernel writes by plain stores or by TMA copies. Raises ValueError
+    for the modes `trivial` and `barrier`.
     """
     shape = jax.ShapeDtypeStruct(values.shape, values.dtype)
     scratch = [] if way == "stores" else [plgpu.SMEM(values.shape, values.dtype), plgpu.Barrier()]

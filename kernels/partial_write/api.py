@@ -12,10 +12,11 @@ from kernels.triton_call import inplace_call
 def multiply_range(  # the kernel's own parameters
     x: jax.Array, y: jax.Array, start: int, end: int, *, mode: str = "aliased", backend: str = "triton"
 ) -> jax.Array:
-    """Returns `x` with the elements from start to end multiplied by those of `y`; not in mode `out_of_place`.
+    """Returns `x` with the elements from `start` to `end` (exclusive) multiplied by the same elements of `y`. In the mode
+    `out_of_place`, all other elements of the result hold arbitrary bytes.
 
-    x, y: float[size]. Out of place, the other elements hold arbitrary bytes. backend: `triton` or `pallas`; Pallas
-    wants `end - start` to be a power of two. Raises ValueError for modes that declare no output.
+    x, y: float[size]. backend: `triton` or `pallas`; Pallas needs an `end - start` that is a power of two. Raises ValueError
+    for modes that declare no output.
     """
     mode = Mode(mode)
     if mode in UNDECLARED:
@@ -44,5 +45,7 @@ def multiply_range(  # the kernel's own parameters
 
 
 def leave(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns both arrays unchanged, by a Pallas kernel that declares to overwrite them but does not."""
+    """Passes both arrays through a Pallas kernel and returns them, unchanged. The kernel declares that it overwrites the
+    arrays, but stores nothing.
+    """
     return leave_pallas(x, y)

@@ -9,7 +9,10 @@ from jax.experimental.pallas import triton as pallas_triton
 
 
 def multiply_range_pallas(x: jax.Array, y: jax.Array, *, start: int, end: int, aliased: bool) -> jax.Array:
-    """Returns an array whose elements from start to end are `x * y`; the others are not stored."""
+    """Returns an array whose elements from `start` to `end` (exclusive) are `x * y`. The kernel stores no other element.
+
+    aliased: whether the result shares its bytes with `x`, so that the other elements are those of `x`.
+    """
     return pl.pallas_call(
         partial(_multiply_range, start=start, end=end),
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
@@ -19,7 +22,7 @@ def multiply_range_pallas(x: jax.Array, y: jax.Array, *, start: int, end: int, a
 
 
 def leave_pallas(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns both arrays, by a kernel that stores nothing."""
+    """Passes both arrays through a kernel that stores nothing, and returns them."""
     return pl.pallas_call(
         _leave,
         out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(y.shape, y.dtype)),

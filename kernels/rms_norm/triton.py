@@ -143,7 +143,7 @@ def launch(input: jax.Array, weight: jax.Array, options: RmsNormOptions) -> tupl
 def launch_backward(
     cotangent: jax.Array, input: jax.Array, weight: jax.Array, inverse: jax.Array, options: RmsNormOptions
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the gradient of the input, as the new contents of `cotangent`, and that of the weight, f32[hidden].
+    """Returns the gradient of the input, as the new contents of `cotangent`, and the gradient of the weight, f32[hidden].
 
     cotangent, input: float[rows, hidden] of one dtype; weight: float[hidden]; inverse: f32[rows].
     """

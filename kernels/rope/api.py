@@ -16,9 +16,9 @@ def rope(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the rotated queries and keys, each in its shape and dtype; differentiable in both, not in the angles.
 
-    queries: bf16, f16 or f32[..., tokens, heads, size]; keys: the same, with heads of its own; cosines, sines:
+    queries: bf16, f16 or f32[..., tokens, heads, size]; keys: the same, with another number of heads; cosines, sines:
     float[..., tokens, size / 2], whose leading axes broadcast. See `reference.rope` for the formula and
-    `kernels.modes.Mode` for how the kernel overwrites queries and keys, in the forward pass and their cotangents in the
+    `kernels.modes.Mode` for how the kernel overwrites queries and keys in the forward pass, and their cotangents in the
     backward pass. Raises ValueError for shapes that do not fit and for an unknown mode.
     """
     mode = Mode(mode)

@@ -14,8 +14,8 @@ def rope(queries: jax.Array, keys: jax.Array, cosines: jax.Array, sines: jax.Arr
         output[i + size / 2] = x[i + size / 2] cos[i] + x[i] sin[i]
 
     (Su et al., arXiv 2104.09864, equation 34, with the pairs (i, i + size / 2) of the public implementations of Llama, not
-    (2 i, 2 i + 1)). Everything is computed in f32 and rounded once. The turn is orthogonal: that of the cotangents by the
-    negative angle is its gradient.
+    (2 i, 2 i + 1)). Everything is computed in f32 and rounded once. A rotation is orthogonal, so its gradient
+    is the cotangent, rotated by the negative angle.
     """
     return _turn(queries, cosines, sines), _turn(keys, cosines, sines)
 

@@ -80,7 +80,8 @@ def rope_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parameters
 def launch(
     queries: jax.Array, keys: jax.Array, cosines: jax.Array, sines: jax.Array, *, backwards: bool, mode: Mode
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the rotated queries and keys, as `mode` returns them; rotated by the negative angle if `backwards`.
+    """Returns the rotated queries and keys: the arrays that have the new contents of `queries` and `keys` in this mode (see
+    `kernels.modes.Mode`). Rotates by the negative angles if `backwards`.
 
     queries: float[tokens, heads, size]; keys: float[tokens, key_heads, size]; cosines, sines: float[tokens, size / 2].
     """

@@ -13,7 +13,8 @@ BLOCK = 1024
 
 
 def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax.Array:
-    """Returns `values * factor`, computed in f32 and rounded to the values' dtype, as `mode` returns it.
+    """Returns `values * factor`, computed in f32 and rounded to the values' dtype: the array that has the new contents of
+    `values` in this mode (see `kernels.modes.Mode`).
 
     values: bf16, f16 or f32[...]; factor: float[]. In the modes `hidden` and `barrier` the kernel has no outputs at all, and
     JAX drops such a call; `trivial` needs an output to add, so it raises ValueError.
@@ -39,7 +40,8 @@ def scale(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> jax
 
 
 def scale_by_address(values: jax.Array, factor: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
-    """Returns `sum(values)`, f32[], and `values * factor`, f32[size], as `mode` returns it.
+    """Returns `sum(values)`, f32[], and `values * factor`, f32[size]: the array that has the new contents of `values` in
+    this mode (see `kernels.modes.Mode`).
 
     values: f32[size]; factor: f32[]. If the write is not declared, the kernel stores through a pointer that it makes
     from an integer: its IR does not show which operand it writes. For tests of ligerdiag.

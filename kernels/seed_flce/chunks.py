@@ -11,7 +11,9 @@ from kernels.seed_flce.triton import launch
 
 
 class LossAndGradients(NamedTuple):
-    """The loss, f32[], and the gradients of input, weight and bias in their shapes and dtypes; None without a bias."""
+    """The loss, f32[], and the gradients of input, weight and bias, each in the shape and dtype of its array. Without a
+    bias, the bias's gradient is None.
+    """
 
     loss: jax.Array
     input: jax.Array
@@ -23,7 +25,9 @@ type Gradients = tuple[jax.Array, jax.Array | None]
 
 
 def compute_chunk_size(tokens: int, vocabulary: int, embedding: int) -> int:
-    """Returns how many tokens have logits as large as all tokens' inputs, about, rounded up to a power of two."""
+    """Returns the number of tokens in a chunk: a power of two, so that the chunk's logits, [chunk, vocabulary], are about as
+    large as the whole input, [tokens, embedding].
+    """
     return triton.next_power_of_2(triton.cdiv(tokens, triton.cdiv(vocabulary, embedding)))
 
 

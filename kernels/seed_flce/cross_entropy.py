@@ -9,7 +9,7 @@ from kernels.cross_entropy.options import LossOptions, Reduction
 from kernels.seed_flce.triton import launch
 
 type Launch = Callable[[jax.Array, jax.Array, jax.Array, LossOptions], tuple[jax.Array, jax.Array]]
-"""From rows of logits, their targets, what a mean divides by and the options to losses and gradient."""
+"""A function of the rows of logits, their targets, the divisor of a mean and the options; returns losses and gradient."""
 
 
 def cross_entropy_with_gradient(
@@ -25,8 +25,8 @@ def cross_entropy_with_gradient(
     """Returns the loss and its gradient, without autodiff.
 
     logits: bf16, f16 or f32[..., vocabulary]; targets: int[...]. The loss is f32[] or, for reduction `none`, f32[...] in
-    the shape of the targets; the gradient has shape and dtype of the logits, for `none`, that of each row's own loss.
-    launch: the kernel, `triton.launch` or `pallas.launch`.
+    the shape of the targets; the gradient has shape and dtype of the logits. For `none`, each row of the gradient is the
+    gradient of this row's loss. launch: the function that launches the kernel, `triton.launch` or `pallas.launch`.
     """
     options = LossOptions(ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction, mode=mode)
     if logits.ndim < 1 or logits.shape[:-1] != targets.shape:

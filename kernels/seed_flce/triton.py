@@ -81,7 +81,8 @@ def cross_entropy_kernel(  # noqa: PLR0917 - Triton knows no keyword-only parame
 def launch(
     logits: jax.Array, targets: jax.Array, count: jax.Array, options: LossOptions
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the losses, f32[rows], and the gradient, shaped and typed as `logits`, as `mode` returns it.
+    """Returns the losses, f32[rows], and the gradient, in the shape and dtype of `logits`: the array that has the new
+    contents of the logits in `options.mode` (see `kernels.modes.Mode`).
 
     logits: float[rows, vocabulary]; targets: i32[rows]; count: f32[], the divisor of a mean.
     """

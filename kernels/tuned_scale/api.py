@@ -9,7 +9,8 @@ from kernels.tuned_scale.triton import double_rows_kernel
 
 
 def double_rows(rows: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, jax.Array]:
-    """Returns the sum of each row, f32[rows], and `2 * rows`, as `mode` returns it.
+    """Returns the sum of each row, f32[rows], and `2 * rows`: the array that has the new contents of `rows` in this mode
+    (see `kernels.modes.Mode`).
 
     rows: f32[rows, columns]. If the write is not declared, each trial doubles the result of the trial before. For tests of
     ligerdiag.

@@ -3,8 +3,8 @@ writes.
 
 The program has the call and nothing else, so XLA passes the program's parameters to it:
 
-- An operand that the call does not declare to write is the parameter's own buffer. The bytes that differ from those put
-  there are written.
+- An operand that the call does not declare to write is the parameter's own buffer. The call has
+  written the bytes that differ from the bytes put there.
 - An operand that an output aliases is copied by XLA, because its parameter is not donated. The output has the copy's
   contents after the call.
 - Each output lies in the buffer of a donated parameter, the canary. Elements that still have the canary's bytes, with
@@ -12,8 +12,8 @@ The program has the call and nothing else, so XLA passes the program's parameter
 
 XLA could add copies. `Wiring` reads the compiled module, and a buffer behind an unexpected copy counts as untested.
 
-With other contents of one operand, everything that changes besides the operand itself shows that the operand is read. A
-buffer that differs between two runs with the same contents shows nothing of the kind. Floats get other values. Integers
+A run with other contents of one operand shows whether the call reads this operand: it does if any other buffer changes. Such
+a change shows nothing if the buffer also differs between two runs with the same contents. Floats get other values. Integers
 may be indices, so they only exchange places with each other, or become smaller by one, and stay in range.
 """
 
@@ -54,15 +54,18 @@ class Wiring:
     """How the compiled program passes its parameters to the call, and the call's outputs to its results."""
 
     operands: tuple[int | None, ...]
-    """For each operand of the call, the number of the program's argument; None if it is no argument."""
+    """For each operand of the call, the number of the program's argument that the operand is; None if the operand is no
+    argument.
+    """
     is_own: tuple[bool, ...]
-    """For each operand of the call, whether it is the argument's own buffer, without a copy."""
+    """For each operand of the call, whether the operand lies in the argument's own buffer, rather than in a copy of it."""
     outputs: tuple[int | None, ...]
-    """For each output of the call, the number of the program's result; None if it is no result."""
+    """For each output of the call, the number of the program's result that the output is; None if the output is no result.
+    """
     is_direct: tuple[bool, ...]
-    """For each output of the call, whether the result is the output's own buffer, without a copy."""
+    """For each output of the call, whether the result lies in the output's own buffer, rather than in a copy of it."""
     aliases: dict[int, int]
-    """From the number of an operand to that of the output that aliases it."""
+    """Maps the number of an operand to the number of the output that aliases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +73,11 @@ class _Outcome:
     """The bytes that one run left."""
 
     contents: tuple[Bytes, ...]
-    """For each argument, the bytes that it had before the run."""
+    """For each argument of the program, its bytes before the run."""
     canaries: tuple[Bytes, ...]
     """For each result, the bytes of its canary."""
     after: tuple[Bytes, ...]
-    """For each argument, the bytes of its own buffer after the run."""
+    """For each argument of the program, the bytes of the argument's own buffer after the run."""
     results: tuple[Bytes, ...]
     in_canary: tuple[bool, ...]
     """For each result, whether it lies in the buffer of a canary."""
@@ -96,7 +99,7 @@ class CanaryRuns:
     def observe(self, *, perturbs_integers: bool) -> CallRun:
         """Runs the call several times, and returns the observations. Passes on the errors of JAX and of the device.
 
-        perturbs_integers: whether operands of integers get other contents in some runs, too.
+        perturbs_integers: whether operands whose elements are integers get other contents in some runs, too.
         """
         self._run(self.contents)  # an autotuning launcher tries its configurations on the real buffers
         base = self._run(self.contents)
@@ -262,7 +265,8 @@ class CanaryRuns:
 def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> CanaryRuns:
     """Compiles a call by itself for a device, with a donated canary for each result.
 
-    contents: the operands as NumPy arrays. Raises CompileError if XLA made no single call of it.
+    contents: the operands as NumPy arrays. Raises CompileError if the compiled program does not have exactly one custom
+    call.
     """
     library: Any = jax
     count = len(kernel.results)
@@ -289,11 +293,11 @@ def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> 
 def read_wiring(module: HloModule, canaries: int) -> Wiring:
     """Returns how a compiled program, whose first parameters are `canaries` canaries, passes its buffers to its only call.
 
-    Raises CompileError if it has another number of custom calls.
+    Raises CompileError if the program does not have exactly one custom call.
     """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
-        raise CompileError(f"XLA made {len(calls)} calls of it")
+        raise CompileError(f"XLA made {len(calls)} calls of the kernel call, not one")
     ((home, call),) = calls
     way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))
@@ -323,8 +327,10 @@ class _Way:
     call: HloInstruction
 
     def find_argument(self, value: HloInstruction) -> tuple[int | None, bool]:
-        """Returns the number of the parameter that an operand of the call is, None if it is none, and whether XLA copies
-        it.
+        """Returns two things about an operand of the call: the number of the program's parameter from which the operand
+        comes, None if it comes from no parameter; and whether XLA copies the parameter on the way.
+
+        value: the operand.
         """
         value, copied = _skip_copies(value)
         caller = self._find_caller()
@@ -334,8 +340,10 @@ class _Way:
         return (value.proto.parameter_number if value.opcode == "parameter" else None), copied
 
     def find_results(self, leaves: int) -> list[tuple[int | None, bool]]:
-        """Returns, for each result of the program, the number of the call's output that it is, None if it is none, and
-        whether XLA copies it.
+        """Returns two things for each result of the program: the number of the call's output from which the result comes,
+        None if it comes from no output; and whether XLA copies the output on the way.
+
+        leaves: number of the call's outputs.
         """
         caller = self._find_caller()
         inner = _list_results(self.home.root, self.call, leaves)
@@ -360,8 +368,8 @@ class _Way:
 
 
 def _list_results(root: HloInstruction, call: HloInstruction, leaves: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each part of a computation's root, the number of the output of `call` that it is, None if it is none,
-    and whether it is a copy. leaves: number of the call's outputs.
+    """Returns two things for each part of a computation's root: the number of the output of `call` from which the part
+    comes, None if it comes from no output; and whether the part is a copy. leaves: number of the call's outputs.
     """
     if root is call:
         return [(number, False) for number in range(leaves)]
@@ -378,7 +386,7 @@ def _list_results(root: HloInstruction, call: HloInstruction, leaves: int) -> li
 
 
 def _skip_copies(value: HloInstruction) -> tuple[HloInstruction, bool]:
-    """Returns the instruction whose elements a chain of copies hands on, and whether one of the chain moves them."""
+    """Returns the instruction at the beginning of a chain of copies and bitcasts, and whether the chain contains a copy."""
     copied = False
     while value.opcode in ("copy", "bitcast"):
         value, copied = value.operands[0], copied or value.opcode == "copy"
@@ -397,7 +405,7 @@ def _make_canary(spec: jax.ShapeDtypeStruct, number: int) -> Bytes:
 
 
 def _perturb(contents: Bytes, dtype: Any, *, integers: bool) -> Bytes | None:
-    """Returns other contents for an operand; None if there are none that are safe.
+    """Returns other contents for an operand; None if no other contents are safe.
 
     contents: the bytes of the operand, whose elements have this dtype.
     """

@@ -38,9 +38,8 @@ BADNESS = (
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Returns a judgement of each output by its errors against the case's reference alone, a function that computes the
-    outputs independently. These errors cannot distinguish a stale output from an output that is wrong for another
-    reason.
+    """Returns a judgement of each output by its error against the case's reference, a function that computes the outputs
+    independently. Such an error cannot distinguish a stale output from an output that is wrong for another reason.
 
     errors: maps the name of each output to its relative errors, one per draw of the arguments.
     """
@@ -74,12 +73,10 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns the outputs that the device worker wrote into `directory` for one set of random arguments, by name. Raises
+    """Returns by name the outputs that the device worker wrote into `directory` for one set of random arguments. Raises
     ArtifactError if they cannot be read.
 
-    draw: number of that set.
-
-    like: arrays with the dtype and shape of each output, which the file lacks.
+    draw: number of the set. like: for each output, an array of its dtype and shape, which the file does not record.
     """
     import numpy as np
 
@@ -158,7 +155,7 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with the intended ones and with those of the replayed schedule."""
+    """The result of comparing the device's outputs with the intended outputs and with those of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""

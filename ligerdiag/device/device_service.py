@@ -147,8 +147,8 @@ class _DeviceRunner:
     def _compare(
         self, artifact: Artifact, device_request: DeviceRequest, answer: DeviceAnswer
     ) -> tuple[Mapping[str, DeviceOutput], str, str]:
-        """Returns (judgement of each output by name, the source of the intended result, the reason if there is no
-        intended result).
+        """Returns three things: the judgement of each output, by name; where the intended result comes from; and, if there
+        is no intended result, the reason.
         """
         why = self.options.refuse(artifact)
         if not why:
@@ -159,7 +159,7 @@ class _DeviceRunner:
             why = f"not covered by replay: {compared.not_covered}"
         if answer.errors:
             return judge_by_reference(answer.errors), f"reference ({why})", ""
-        return {}, "", f"ran, but there is nothing to compare with: no reference, and {why}"
+        return {}, "", f"ran, but the results cannot be judged: the case has no reference, and {why}"
 
 
 def _open_pool(
@@ -189,9 +189,9 @@ def run_judged_cases(
     """Yields each case with the result of its run on the device and the static verdicts, one case after another. An
     error of one case is not raised: it is in the `error` of the case's result.
 
-    effects: declared effects of kernels beside those that each case declares. replay: how to replay the program in
-    program order, which gives the intended result; if it is None, the intended result comes from the case's reference.
-    timeout: seconds per case. draws: returns the number of draws of a case's arguments.
+    effects: the user's declarations of kernels' effects, besides the declarations of each case. replay: how to replay the
+    program in program order, which gives the intended result; if it is None, the intended result comes from the case's
+    reference. timeout: seconds per case. draws: returns the number of draws of a case's arguments.
     """
     toolchain = current_toolchain()
 

@@ -55,8 +55,8 @@ BUDGET = 1.0
 def time_executions(compiled: Callable[..., Any], arguments: Any, *, donates: bool) -> tuple[float, ...]:
     """Returns the milliseconds of each timed execution of the compiled program.
 
-    arguments: those of `compiled`, on the devices. donates: whether the program takes over the bytes of some arguments,
-    so that each execution needs copies.
+    arguments: the arguments of `compiled`, on the devices. donates: whether the program takes over the bytes of some
+    arguments, so that each execution needs copies.
     """
     library: Any = jax
     times: list[float] = []

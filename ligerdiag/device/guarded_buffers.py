@@ -1,6 +1,6 @@
 """Places arrays on a device between guard bytes, so that a write beside the array can be seen.
 
-JAX cannot place an array inside another one. DLPack can: the whole range, guards included, is an array of bytes, and the
+JAX cannot place an array inside another array. DLPack can: the whole range, guards included, is an array of bytes, and the
 operand is imported as a view of the bytes in its middle. If JAX copies instead, or DLPack does not know the dtype, the
 operand is placed by itself, without guards.
 """
@@ -111,7 +111,9 @@ def place_array(contents: Bytes, dtype: Any, shape: tuple[int, ...], device: Any
 
 
 def make_pattern(size: int, number: int) -> Bytes:
-    """Returns bytes that a kernel would not write by chance; those of the patterns 0 and 1 differ in every byte."""
+    """Returns `size` bytes that a kernel would not write by chance. number: 0 or 1, which give patterns that differ in every
+    byte.
+    """
     drawn = np.random.Generator(np.random.PCG64(size)).integers(0, 256, size, np.uint8)
     return ~drawn if number % 2 else drawn
 

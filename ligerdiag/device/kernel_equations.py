@@ -34,7 +34,7 @@ class KernelEquation:
     """The jaxpr that contains the equation."""
     equation: Any
     around: tuple["KernelEquation", ...]
-    """The equations in whose sub-programs the call is, innermost first."""
+    """The equations that contain the call in a sub-program, such as the body of a `scan`; innermost first."""
 
 
 def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
@@ -62,11 +62,11 @@ class EagerEvaluation:
 
     visit: Visit
     visited: set[int] = field(default_factory=set[int])
-    """The `id()` of each equation of a kernel call that was reached."""
+    """The `id()` of the equation of each kernel call that the evaluation has reached."""
     missed: dict[int, str] = field(default_factory=dict[int, str])
-    """From the `id()` of an equation of a kernel call to the reason why the evaluation could not reach it."""
+    """Maps the `id()` of a kernel call's equation to the reason why the evaluation could not reach the call."""
     failed: set[int] = field(default_factory=set[int])
-    """The keys of `missed` for which the reason is an operation that raised."""
+    """The keys of `missed` whose calls were not reached because an operation raised an error."""
 
     def run(self, closed: Any, arguments: Sequence[Any]) -> list[Any]:
         """Returns the results of a closed jaxpr. Passes on the errors of its operations."""

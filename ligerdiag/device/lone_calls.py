@@ -201,16 +201,18 @@ class _Lowering:
 
     platform: str
     compute_capability: int
-    """That of the GPU; 0 for a CPU."""
+    """Compute capability of the GPU, such as 90; 0 for a CPU."""
     kernels: dict[str, LibraryKernel] = field(default_factory=dict[str, LibraryKernel])
     """The kernels of calls without a payload, by their targets."""
 
     def lower_equation(self, equation: Any) -> tuple[str, str]:
-        """Returns the call of an equation, as `lower` does."""
+        """Returns the same as `lower` for the call of a jaxpr's equation."""
         return self.lower(equation.primitive, equation.params, [variable.aval for variable in equation.invars])
 
     def lower(self, primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> tuple[str, str]:
-        """Returns a call by itself as HLO in base64, and an empty text; or an empty text, and the reason."""
+        """Returns (module, fault). `module` is the HLO of a program with this call alone, in base64. If JAX cannot lower the
+        call, `module` is empty and `fault` says why; otherwise `fault` is empty.
+        """
         library: Any = jax
         try:
             jitted = library.jit(make_function(primitive, params, avals), keep_unused=True)
@@ -228,7 +230,7 @@ class _Lowering:
 
 @dataclass(slots=True, eq=False)
 class _Runs:
-    """The runs of the calls, by the `id()` of the call's equation, and the reasons why other calls have no runs."""
+    """The runs of the calls, by the `id()` of the call's equation, and the reasons why other calls did not run."""
 
     found: dict[int, CallRun] = field(default_factory=dict[int, CallRun])
     missed: dict[int, str] = field(default_factory=dict[int, str])
@@ -256,13 +258,15 @@ def _run_calls(closed: Any, case: Case, device: Any, request: OpcheckRequest) ->
             tried = compile_kernel(kernel, contents, device)
         except Exception as fault:
             traceback.print_exception(fault)
-            runs.missed[id(equation)] = f"it could not be compiled by itself for the device: {describe_fault(fault)}"
+            runs.missed[id(equation)] = (
+                f"the call could not be compiled by itself for the device: {describe_fault(fault)}"
+            )
             return
         try:
             runs.found[id(equation)] = tried.observe(perturbs_integers=request.perturbs_integers)
         except Exception as fault:
             traceback.print_exception(fault)
-            runs.missed[id(equation)] = f"a run of it by itself failed: {describe_fault(fault)}"
+            runs.missed[id(equation)] = f"a run of the call by itself failed: {describe_fault(fault)}"
             runs.failures[id(equation)] = RunFailure.CALL
 
     def place(array: Any) -> Any:

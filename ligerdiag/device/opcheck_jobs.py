@@ -22,7 +22,7 @@ class OpcheckRequest:
     platform: str = ""
     """JAX's name of the platform on which the calls run, `cuda` or `cpu`; empty to run nothing."""
     perturbs_integers: bool = True
-    """Whether the runs also change operands of integers, which may be indices."""
+    """Whether the runs also change operands whose elements are integers; these may be indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

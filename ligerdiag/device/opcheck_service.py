@@ -12,15 +12,16 @@ from ligerdiag.workers.pool import Pool
 
 OPCHECK_WORKER = "ligerdiag.device.opcheck_worker"
 CUDA = "cuda"
-KEPT = "operands of integers kept their values, because"
+KEPT = "operands with integers kept their values, because"
 
 
 def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
-    """Runs the worker and returns its answer, and a note on the parts that the runs left out; the note is empty if they left
+    """Runs the worker. Returns its answer, and a note that says what the runs left out; the note is empty if they left
     nothing out.
 
-    If a run of a call fails or kills the worker, the calls run once more, in a new worker, with the integers that the
-    function gives them: other integers, which may be indices, may have made a kernel access memory outside its buffers.
+    If a run of a call fails or kills the worker, all calls run once more, in a new worker. This time, operands with integers
+    keep the values that the function gives them. Integers may be indices, and with changed indices a kernel may have
+    accessed memory outside its buffers.
 
     timeout: seconds for the worker. Raises the worker's LigerdiagError.
     """

@@ -21,11 +21,11 @@ TUNING_WORKER = "ligerdiag.device.tuning_worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedCase:
-    """A case that was compiled with autotuning, or the error because of which it was not."""
+    """A case that was compiled with autotuning, or whose compile failed with `error`."""
 
     case: CaseSpec
     results: bytes = b""
-    """The contents of a file with the choices of this case and of those before it."""
+    """The contents of a file with the autotuner's choices for this case and for the cases before it."""
     device: str = ""
     """The vendor's name of the GPU."""
     artifact: Artifact | None = None
@@ -35,10 +35,11 @@ class TunedCase:
 def tune_cases(
     cases: Sequence[CaseSpec], output: Path, *, cache: Cache, toolchain: Toolchain, timeout: float
 ) -> Iterator[TunedCase]:
-    """Yields each case as soon as it is tuned. A choice that an earlier case has made is taken over. An error of one case
-    is not raised: it is in its result.
+    """Yields each case as soon as it is tuned. If XLA has tuned the same instruction for an earlier case, it takes over that
+    choice. An error of one case is not raised: it is in the `error` of the case's result.
 
-    output: the file for which the choices are meant: its suffix says whether they are text. timeout: seconds per case.
+    output: the file that the caller will write. Its suffix decides whether `TunedCase.results` are text or binary. timeout:
+    seconds per case.
     """
     folder = ScratchFolder("tuning")
     suffix = ".textproto" if is_text_name(output) else ".pb"

@@ -50,7 +50,7 @@ def compute_seconds(paths: Iterable[Path]) -> float:
 
 
 class BudgetError(ArtifactError):
-    """Raised if a module exceeds the memory or time that its files' size allows."""
+    """Raised if a module needs more memory or time than it may; the limits follow from the sizes of its files."""
 
 
 class _TimeIsUp(BaseException):
@@ -203,8 +203,8 @@ def strip_paste(data: bytes) -> bytes:
     before and after the module.
 
     For Markdown, returns the HLO between its fences. Any other data is returned unchanged. Lines of HLO after the last
-    closed computation are kept: they show that the text was cut off within them, and without them a computation that
-    another one calls would look like the entry.
+    closed computation are kept: they show that the text was cut off there. Without these lines, a computation that
+    another computation calls would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -226,10 +226,10 @@ def strip_paste(data: bytes) -> bytes:
 def take_fenced(data: bytes) -> bytes:
     """Returns the HLO between the fences (``` or ~~~) of Markdown, concatenated.
 
-    A fence is closed only by a line of at least as many of its characters; one that is not closed extends to the end.
+    A fence is closed only by a line with at least as many of its characters. A fence that is not closed extends to the end.
     Other fenced text, such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text
-    ends at the first fence. Any other data is returned unchanged, and so is text with modules inside and outside of
-    fences.
+    ends at the first fence. Any other data is returned unchanged; so is text that has modules both inside
+    and outside of fences.
     """
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
         return data
@@ -298,13 +298,15 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text says which computation is its entry; if it does not, XLA's parser takes the last one."""
+    """Returns whether HLO text says which computation is its entry. If the text does not say it, XLA's parser takes the last
+    computation.
+    """
     return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the format of the data. Raises ArtifactError if the format is none that ligerdiag reads; data of which the
-    format is not clear counts as a protobuf, which has no distinctive first bytes.
+    """Returns the format of the data. Data of unclear format count as a protobuf, because a protobuf has no distinctive
+    first bytes. Raises ArtifactError if ligerdiag does not read the format.
     """
     for magic, what in _OTHERS.items():
         if data.startswith(magic):

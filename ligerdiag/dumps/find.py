@@ -11,8 +11,8 @@ The names (xla/service/dump.cc, FilenameFor):
 
 The module's name may contain dots and is omitted if the file's name would be longer than 255 characters. The target is
 `sm_8.0`, `sm_9.0a`, `gfx90a` on GPUs, otherwise `cpu` or `tpu`; older versions omit it. Some files have no timestamp
-although others of the same module have one, such as the snapshots of a run (the last two lines). They belong to the one
-module that fits.
+although other files of the same module have one, such as the snapshots of a run (the last two lines). Such a file belongs
+to the only module whose name fits.
 
 - A directory is searched recursively; symbolic links out of it are not followed.
 - The module after optimizations is read from its protobuf, which has the buffer assignment; if there is none, from its
@@ -136,22 +136,24 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. Each part of it may have several files, such as a protobuf and a text, in the order in
-    which to try them.
+    """The files of one compilation. There may be several files with the same content, such as the optimized module as a
+    protobuf and as text; they are in the order in which to try them.
     """
 
     id: str
-    """Id of the module, such as `host0/module_0003.jit_step`; a file's name if that is not one of XLA's."""
+    """Id of the module, such as `host0/module_0003.jit_step`. For a file that does not have a name as XLA gives it, this is
+    the file's name.
+    """
     target: str
-    """The target that the file names give, such as `sm_9.0a`; else empty."""
+    """The target in the names of the files, such as `sm_9.0a`; empty if the names do not give it."""
     optimized: tuple[Path, ...]
     """The files with the module after optimizations; never empty."""
     program: tuple[Path, ...] = ()
     buffers: tuple[Path, ...] = ()
     arguments: tuple[Path, ...] = ()
-    """Files with the arguments of one run each, in the order of the runs if the names give that order."""
+    """Files with arguments, one file for each run of the program. In the order of the runs if the files' names give it."""
     part: int = 0
-    """Number of the module in a file with several, from 1; 0 for a file with one."""
+    """Number of the module in a file with several modules, from 1; 0 for a file with one module."""
     is_guess: bool = False
     """Whether only the ending of the file's name suggests a module, so that the file may not hold an optimized module."""
 
@@ -164,7 +166,7 @@ class Dump:
     artifacts: tuple[Path, ...] = ()
     """Artifact directories that ligerdiag wrote."""
     unscheduled: int = 0
-    """Number of modules of which no file from after the optimizations was found, so that they have no schedule."""
+    """Number of modules without a file from after the optimizations. Such modules have no schedule."""
     snapshots: int = 0
     """Number of snapshots between two passes, which are not read."""
     links: int = 0
@@ -172,7 +174,7 @@ class Dump:
     deep: int = 0
     """Number of folders that were too deep to be searched."""
     same: int = 0
-    """Number of files that are hard links to others, and so were left out."""
+    """Number of files that were left out because they are hard links to other files."""
 
 
 def count_modules(path: Path) -> int:
@@ -182,14 +184,14 @@ def count_modules(path: Path) -> int:
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules in each file, within limits on all files together; a file whose modules cannot be counted counts
-    as one module.
+    """Counts the modules in each file. All files together are counted within limits; a file whose modules cannot be counted
+    is taken for one module.
     """
 
     count: Callable[[Path], int | None]
     """Returns the number of modules in one file; None if that took more than its budget."""
     unsplit: int = 0
-    """Number of files that were not counted because of the bounds on all files."""
+    """Number of files that were not counted, because the limits for all files together were reached."""
     _bytes: int = 0
     _modules: int = 0
     _failures: int = 0

@@ -1,11 +1,11 @@
 """Loads the modules of one compilation, each from the first of its files that can be read, with its buffer assignment.
 
-A compilation contains no kernel if neither the module before optimizations nor the one after them has the words
+A compilation contains no kernel if neither the module before optimizations nor the module after them has the words
 `custom-call`, in text or in protobuf. The buffer assignment is the protobuf's own, or else in the text beside it. Text
-of the module before optimizations has lost the order of operations, unless they have tags (the numbers that ligerdiag
-gives them before the compile): it is judged as several programs (`text_details`). If a file cannot be read, a note says
-so, and the next one is tried. A module of another program is not accepted as the one before optimizations, whatever its
-file is called.
+of the module before optimizations does not record the order of operations, unless they have tags (the numbers that
+ligerdiag gives them before the compile). Without tags, the text is judged as several programs (`text_details`). If a file
+cannot be read, a note says so, and the next file is tried. If a module belongs to another program, it is not used as the
+module before optimizations, whatever the name of its file is.
 
 Files about the launches of a module:
 
@@ -44,10 +44,12 @@ class LoadedModule:
     files: ModuleFiles
     optimized: HloModule
     programs: tuple[HloModule, ...]
-    """The module before optimizations: none if it is missing, several if the order of its operations is unknown."""
+    """The module before optimizations: no module if it is missing; several modules if the order of its operations is
+    unknown.
+    """
     is_numbered: bool
-    """Whether the ids of the programs' instructions increase in the order in which these were written; HLO text has no
-    ids.
+    """Whether the ids of the programs' instructions increase in the order in which the author wrote the operations. False
+    for programs from HLO text, which has no ids.
     """
     buffers: BufferAssignment | None
     notes: tuple[str, ...]
@@ -179,9 +181,9 @@ def _describe_difference(program: HloModule, optimized: HloModule) -> str:
 
 def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
     if program.name != optimized.name:
-        yield f"it is called `{program.name}`, the optimized module `{optimized.name}`"
+        yield f"it is called `{program.name}`, but the optimized module is called `{optimized.name}`"
     if program.number and optimized.number and program.number != optimized.number:
-        yield f"it is module {program.number} of its process, the optimized module is number {optimized.number}"
+        yield f"it is module {program.number} of its process, but the optimized module is module {optimized.number}"
     ends = (
         (
             "parameter",
@@ -193,10 +195,10 @@ def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]
     for what, before, after in ends:
         one, other = _list_arrays(before), _list_arrays(after)
         if len(one) != len(other):
-            yield f"its {what}s hold {count_of(len(one), 'array')}, those of the optimized module {len(other)}"
+            yield f"its {what}s hold {count_of(len(one), 'array')}, but the optimized module's {what}s hold {len(other)}"
         for number, (written, left) in enumerate(zip(one, other, strict=False)):
             if not _may_become(written, left):
-                shapes = f"{_describe_shape(written)}, that of the optimized module {_describe_shape(left)}"
+                shapes = f"{_describe_shape(written)}, but in the optimized module it is {_describe_shape(left)}"
                 yield f"its {what} {number} is {shapes}"
 
 
@@ -240,7 +242,9 @@ def _require_module(path: Path, data: bytes) -> Form:
     except ArtifactError as error:
         raise ArtifactError(f"`{path.name}`: {error}") from error
     if form is Form.BUFFERS:
-        raise ArtifactError(f"`{path.name}` is a buffer assignment: expected the file without `-buffer-assignment`")
+        raise ArtifactError(
+            f"`{path.name}` is a buffer assignment: name the file without `-buffer-assignment` in its name"
+        )
     return form
 
 

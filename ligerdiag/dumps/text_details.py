@@ -1,12 +1,12 @@
 """Adds facts that HLO text omits: the author's order of operations, and the buffer assignment, which XLA writes to a text of
 its own.
 
-HLO text does not record the order of independent operations: it lists them in the order in which a walk from the root
-needs them. The protobuf of the module before optimizations has ids that increase in program order, and text has none.
-Only two facts remain: an operation comes after its operands, and calls whose names differ only in XLA's counter come in
-its order. So the program is returned in the two orders that are furthest apart: every kernel call as early as possible,
-and as late as possible. A result that is equal for both does not depend on the order; any other result is unknown. If
-calls have several kinds of names, either kind may come first.
+HLO text does not record the order of independent operations: it lists them in the order in which a walk from the root needs
+them. The protobuf of the module before optimizations has ids that increase in program order, and text has no ids. Only two
+facts remain: an operation comes after its operands, and calls whose names differ only in the counter that XLA appends come
+in the order of this counter. So the program is returned in the two orders that are furthest apart: every kernel call as
+early as possible, and as late as possible. A result that is equal for both does not depend on the order; any other result is
+unknown. If calls have several kinds of names, either kind may come first.
 
 `parse_buffer_text` parses `…after_optimizations-buffer-assignment.txt`, for a dump without a protobuf, in the format of
 BufferAssignment::ToString (xla/service/buffer_assignment.cc) and HloValue::ToShortString:
@@ -39,10 +39,11 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns copies of the module in the two program orders that are furthest apart. In each copy the instruction ids
-    increase in the order of that copy. Returns the module alone if it has no kernel call.
+    """Returns copies of the module in the program orders that are furthest apart: every kernel call as early as possible,
+    and every kernel call as late as possible. If the calls have names of several kinds, either kind may come first, and
+    there are four copies. Returns only the module itself if it has no kernel call.
 
-    Computations come before their callers, as in every well-formed module.
+    In each copy, instruction ids increase in program order, and computations come before their callers.
     """
     holders = _find_holders(module)
     calls = [i for computation in module.computations for i in computation.instructions if _is_kernel_call(i)]

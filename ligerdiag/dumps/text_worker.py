@@ -5,8 +5,8 @@ The parser is private to jaxlib, aborts the process for some inputs and has no b
 which starts with the first text. The schedule is kept: with `is_scheduled=true` the order of the lines becomes the
 order of the protobuf's sequences.
 
-A text omits the values of large constants: `constant({...})`. The parser would make arrays of zeros of them, of any
-size. The parent replaces these constants by calls of a target of ligerdiag's own, and turns the calls in the protobuf
+A text omits the values of large constants: `constant({...})`. The parser would make arrays of zeros of such constants, of
+any size. The parent replaces these constants by calls of a target of ligerdiag's own, and turns the calls in the protobuf
 back into constants without a literal.
 """
 
@@ -59,8 +59,8 @@ class TextRequest:
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """Returns the job for a text worker; the job is done when the file with the protobuf is written. name: the job's, for
-    messages.
+    """Returns the job for a text worker; the job is done when the file with the protobuf is written. name: the name of the
+    job in messages.
 
     The worker limits its own processor time. The wall-clock limit is many times that, because the machine may be busy.
     """
@@ -107,7 +107,7 @@ def prepare() -> Answerer:
             raise
         except Exception as fault:
             traceback.print_exception(fault)
-            raise CompileError(f"no HLO text that jaxlib can parse: {_shorten(fault)}") from fault
+            raise CompileError(f"jaxlib cannot parse it as HLO text: {_shorten(fault)}") from fault
         Path(request.proto).write_bytes(proto)
         return render_text_answer(request)
 
@@ -181,7 +181,7 @@ def _restore_elided(serialized: bytes) -> bytes:
 
 
 class Translator:
-    """Converts HLO text to protobuf with text workers; a context manager, which ends them."""
+    """Converts HLO text to protobuf with text workers. It is a context manager: at the end of the block, the workers end."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
         """Sets the options; the first text starts a worker.
@@ -203,7 +203,7 @@ class Translator:
         self._stack.close()
 
     def translate(self, data: bytes, name: str) -> bytes:
-        """Returns the serialized HloModuleProto of HLO text in UTF-8. name: that of the file, for messages.
+        """Returns the serialized HloModuleProto of HLO text in UTF-8. name: the file's name, for messages.
 
         Raises ArtifactError if the text is too large, has no ENTRY or is no UTF-8, if jaxlib is missing or does not parse
         it, or if parsing it ends the worker; LigerdiagError if the temporary folder cannot be used.

@@ -1,7 +1,7 @@
 """Defines CallEffects: the effects of a custom call on the bytes of each of its buffers, or why they are unknown.
 
 An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
-one of the kernel's instances, of which the launch's grid has many. Every value except UNKNOWN is proven for all
+one instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all
 programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
 terminates and no pointer leaves the buffer from which it was made.
 """
@@ -17,7 +17,7 @@ class ReadsBeforeWrite(StrEnum):
     """Whether programs of the grid read elements that they have not written before, so that the buffer's old contents
     matter.
 
-    YES means that some program certainly does; NO, that none can.
+    YES means that some program certainly does; NO means that no program can.
     """
 
     NO = "no"
@@ -40,7 +40,7 @@ class WriteCoverage(StrEnum):
 class Neighbours(StrEnum):
     """Whether a program of the grid reads or writes an element that another program writes.
 
-    SHARED means that some programs certainly do; DISJOINT, that none can.
+    SHARED means that some programs certainly do; DISJOINT means that no program can.
     """
 
     DISJOINT = "disjoint"
@@ -76,8 +76,8 @@ class OperandUse:
     or nothing is written.
     """
     old_read: OldRead | None = None
-    """A read that certainly sees bytes of the buffer from before the launch. Only for an output that the launcher does
-    not zero; None for any other buffer, and if no such read is certain.
+    """A read that certainly sees bytes of the buffer from before the launch; None if no such read is certain. Recorded only
+    for an output that the launcher does not zero; None for any other buffer.
     """
     may_read_old: bool = False
     """Whether the kernel possibly, but not certainly, reads bytes of the buffer from before the launch. Only for an
@@ -135,24 +135,26 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Whether a kernel's programs would write bytes that other programs read, if the buffer `reader` and the buffer
+    """Says whether a kernel's programs would write bytes that other programs read if the buffer `reader` and the buffer
     `writer` were exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
     """
 
     reader: int
-    """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, its
+    """Number of the buffer through whose pointer the kernel reads. The call's operands have the first numbers, the call's
     outputs the next.
     """
     writer: int
-    """Number of the buffer through whose pointer the kernel writes; equal to `reader` for a buffer that it updates."""
+    """Number of the buffer through whose pointer the kernel writes; equal to `reader` if the kernel reads and writes through
+    one pointer.
+    """
     neighbours: Neighbours
     """SHARED: a program certainly reads bytes that another program certainly writes, and nothing orders the two.
     DISJOINT: no program may read bytes that another program may write. Never UNKNOWN: a pair of buffers for which
     neither SHARED nor DISJOINT is proven has no `InPlace`.
     """
     is_update: bool = False
-    """Whether `neighbours` is SHARED and each program that reads shared bytes also writes all of them afterwards, as
-    other programs do: if two of the programs run at the same time, the update of one is lost.
+    """Whether the programs update shared bytes: `neighbours` is SHARED, and each program that reads shared bytes afterwards
+    writes all of them. If two such programs run at the same time, the update of one of them is lost.
     """
     line: SourceLine | None = None
     """The line of the kernel's source that reads the shared bytes; None if unknown or if `neighbours` is DISJOINT."""
@@ -210,7 +212,7 @@ class Access(StrEnum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """Returns the least access that includes all the given ones; NONE if there are none."""
+    """Returns the least access that includes all the given accesses; NONE for no accesses."""
     result = Access.NONE
     for access in accesses:
         result = result.cover(access)
@@ -270,8 +272,8 @@ class CallEffects:
     output_uses: tuple[OperandUse, ...] = ()
     """The use of each output through the output's own pointer; derived from the access to the output if not given."""
     in_place: tuple[InPlace, ...] = ()
-    """For pairs of buffers, whether programs write bytes that other programs read if the two buffers are the same
-    bytes. Has each pair for which this is known.
+    """For each pair of buffers for which this is known: whether programs of the grid write bytes that other programs read,
+    if the two buffers are the same bytes.
     """
     operand_stores: tuple[tuple[SourceLine, ...], ...] = ()
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
@@ -295,17 +297,17 @@ class CallEffects:
     def is_put_back(self, operand: int, output: int) -> bool:
         """Returns whether an autotuning launcher restores the given operand after its trial runs.
 
-        operand, output: numbers among the operands and among the outputs. The answer holds only if this output, and no
-        other, shares the operand's bytes: the caller must have checked that.
+        operand: number of the operand. output: number of an output; the caller must have checked that this output shares the
+        operand's bytes, and that no other output does.
         """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for these two buffers, which holds if they are the same bytes; None if
-        unknown.
+        """Returns the entry of `in_place` for two buffers: what happens if the two are the same bytes. None if unknown.
 
-        reader, writer: numbers of the buffers, operands before outputs, through which the kernel reads and writes.
+        reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
+        the first numbers, the outputs the next.
         """
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 

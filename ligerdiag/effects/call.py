@@ -85,10 +85,10 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the numbers of the operands that a library call declares to overwrite: those that an output aliases.
+    """Returns the numbers of the operands that a library call declares to overwrite: the operands that an output aliases.
 
-    Returns None if the call may also write other operands: because it has side effects, passes the operands' own
-    buffers to code that ligerdiag does not read, or carries a kernel (the kernel's code then decides).
+    Returns None if the call may also write other operands. This is so if it has side effects, if it passes the operands' own
+    buffers to code that ligerdiag does not read, or if it carries a kernel; the kernel's code then decides.
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL | CallTrait.TILE_IR)
@@ -96,7 +96,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call may write operands that no output aliases; empty if it overwrites only aliased ones."""
+    """Returns why a call may write operands that no output aliases; empty if it can write only aliased operands."""
     target = call.proto.custom_call_target
     if needs_parser(target) or has_trait(target, CallTrait.TILE_IR):
         return "the call carries a kernel whose code could not be analysed"

@@ -2,7 +2,7 @@
 
 The string `module` of the backend config is an object file of the host. Its code passes the call's buffers to the
 kernels, whose machine code is among its data, beside a list of the kernels as a JSON object from their symbols. The
-symbol of a kernel is `kernel_cutlass_<name>_<arguments>_<number>` unless the user gave it another one.
+symbol of a kernel is `kernel_cutlass_<name>_<arguments>_<number>` unless the user gave the kernel another symbol.
 """
 
 import re

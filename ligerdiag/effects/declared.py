@@ -10,9 +10,9 @@ reads = [1, 2]  # optional; all operands if missing
 writes = "aliased"  # only operands that an output of the call aliases
 ```
 
-The name is that of a custom call's target or of its kernel; if both are declared, the kernel's declaration applies. If
-neither is declared, the first declaration applies whose pattern (`*`, `?`) matches the target; a pattern must have
-`writes = "aliased"`.
+The name after `effects.` is the name of a custom call's target or of its kernel. If both are declared, the kernel's
+declaration applies. If neither is declared, the first declaration applies whose pattern (`*`, `?`) matches the target; a
+pattern must have `writes = "aliased"`.
 
 A declaration decides the effects on an operand only where they are UNKNOWN. Known effects stay, and a declaration that
 contradicts them is reported. A declared write implies neither that every element is overwritten nor that the old
@@ -59,7 +59,7 @@ class DeclaredEffects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A declaration that the known effects of a call on one operand prove wrong."""
+    """A declaration about one operand that contradicts the known effects of a call on this operand."""
 
     target: str
     """The name in the declaration: a target, a kernel or a pattern."""
@@ -146,7 +146,8 @@ def _is_pattern(name: str) -> bool:
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
     """Returns the declaration that applies to a call of this target with this kernel; None if none does.
 
-    The kernel's name has precedence over the target's, and both over a pattern.
+    A declaration of the kernel's name has precedence over a declaration of the target, and both have precedence over a
+    pattern.
     """
     by_name = {declaration.name: declaration for declaration in declarations}
     patterns = (one for one in declarations if _is_pattern(one.name) and fnmatchcase(target, one.name))
@@ -161,7 +162,7 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """Returns the effects of a call of `target`, with those that were UNKNOWN replaced by the declared ones, and the
+    """Returns two things: the effects of a call of `target`, in which declared effects replace UNKNOWN effects; and the
     contradictions between the declaration and the known effects.
 
     aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted for this call.

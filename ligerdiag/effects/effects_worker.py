@@ -2,7 +2,7 @@
 its own environment, and makes the jobs that ask the worker.
 
 A job and its answer are JSON: one call and its effects, or one module of Triton IR and its operations. Triton's IR
-changes from version to version, and another version may refuse it, so the version that wrote the IR reads it.
+changes from version to version, and one version may refuse the IR of another, so the version that wrote the IR reads it.
 """
 
 import importlib
@@ -44,7 +44,7 @@ def render_effects(effects: CallEffects) -> str:
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
     """Returns the effects in the output of `render_effects`; None if the text is anything else.
 
-    operands, outputs: how many of them the call has, which the effects must match.
+    operands, outputs: how many operands and outputs the call has. Effects for another number of them are refused with None.
     """
     try:
         effects = parse_record(CallEffects, text)
@@ -123,8 +123,8 @@ def _read_bytes(fields: Json, name: str) -> bytes:
 
 
 def prepare() -> Answerer:
-    """Imports Triton, if it is installed, and returns the worker's function: from a job, as parsed from JSON, and the path
-    of its log, which is not used, to the answer, one line of JSON.
+    """Imports Triton, if it is installed, and returns the function that answers the worker's jobs. The function takes a job,
+    as parsed from JSON, and the path of a log, which it ignores; it returns the answer as one line of JSON.
     """
     with suppress(ModuleNotFoundError):  # a Mosaic GPU kernel is read by JAX alone
         importlib.import_module("triton")

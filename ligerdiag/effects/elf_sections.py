@@ -18,7 +18,7 @@ _MOST_SECTIONS = 10_000
 def find_elf_sections(data: bytes, prefix: bytes) -> tuple[bytes, ...]:
     """Returns the contents of the sections whose name starts with `prefix`, in the order of the file.
 
-    Raises ArtifactError if `data` is not a 64-bit, little-endian ELF file, or if a section lies outside of it.
+    Raises ArtifactError if `data` is not a 64-bit, little-endian ELF file, or if a section lies outside of `data`.
     """
     if not data.startswith(_MAGIC) or len(data) < _HEADER.size:
         raise ArtifactError("the machine code is not an ELF file")

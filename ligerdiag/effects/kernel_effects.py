@@ -2,14 +2,15 @@
 
 The launcher (jaxlib/gpu/triton_kernels.cc, KernelCall::Launch) gives each parameter that is an array or a tensor
 descriptor the next buffer of the call, operands before outputs, whatever the names of the parameters. If there are more
-buffers than such parameters, the last ones have no pointer in the kernel:
+buffers than such parameters, the last buffers have no pointer in the kernel:
 
-- With jax-triton since 0.4, the outputs of Refs, which come last, have none. (Its deprecated `input_output_aliases` can
-  alias an output that is not last: the kernel's pointers are then shifted by one.)
+- With jax-triton since 0.4, the outputs of Refs, which come last, have no pointer. (Its deprecated `input_output_aliases`
+  can alias an output that is not last: the kernel's pointers are then shifted by one.)
 - With jax-triton before 0.4, an aliased output has a pointer of its own after the inputs' pointers.
 
 Constants, None and values equal to 1 are missing from both the parameters and the function's arguments. An autotuning
-launcher runs all configurations on the real buffers before it picks one, so the effects include those of all.
+launcher runs all configurations on the real buffers before it picks one, so the effects of the call include the effects of
+all configurations.
 """
 
 from collections.abc import Sequence
@@ -43,10 +44,10 @@ _MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, R
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects, on its buffers, of a custom call that launches a kernel in one of several configurations.
+    """Returns the effects on its buffers of a custom call that launches a kernel in one of several configurations.
 
-    calls: the configurations. operands, outputs: how many of them the call has. sizes: bytes of each operand, then of
-    each output; () if unknown. Effects that cannot be proven are UNKNOWN.
+    calls: the configurations. operands, outputs: how many operands and outputs the call has. sizes: bytes of each operand,
+    then of each output; () if unknown. Effects that cannot be proven are UNKNOWN.
     """
     modules: dict[bytes, TtirModule | str] = {}
     sizes = tuple(sizes) if len(sizes) == operands + outputs else (None,) * (operands + outputs)
@@ -171,7 +172,7 @@ def _find_operand_names(names: Sequence[str], numbers: Sequence[int | None], ope
     """Returns, for each of the call's `operands` operands, the name of the kernel's parameter that gets it; empty where
     unknown.
 
-    names: those of the kernel's arguments, () if unknown. numbers: for each argument, the number of its buffer, or None
+    names: the names of the kernel's arguments, () if unknown. numbers: for each argument, the number of its buffer, or None
     (see `_assign_buffers`).
     """
     named = {number: name for number, name in zip(numbers, names, strict=False) if number is not None}

@@ -1,8 +1,8 @@
 """Computes the effects of custom calls whose kernels are in no payload, from the PTX of the library that runs them.
 
-NVIDIA Warp registers a target for each kernel, and the call's payload is a number. ligerdiag follows the PTX as it follows
-that of a payload without IR (see `ptx`): it reads every buffer, as far as is known, and writes those that the PTX may
-write. PTX that is too long is not followed, and neither are pointers that take too many steps: the call is UNKNOWN.
+NVIDIA Warp registers a target for each kernel, and the call's payload is a number. ligerdiag follows this PTX in the same
+way as the PTX in a payload without IR (see `ptx`). The call may read every buffer, and it may write the buffers that the PTX
+may write. The effects are UNKNOWN if the PTX is too long, or if its pointers take too many steps to follow.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ takes some seconds, and is a hundred times as long as a kernel of thousands of i
 
 
 def find_library_kernel(kernels: Sequence[LibraryKernel], target: str) -> LibraryKernel | None:
-    """Returns the kernel that a custom call of this target runs; None if no library gave one."""
+    """Returns the kernel that a custom call of this target runs; None if `kernels` has no kernel for the target."""
     return next((one for one in kernels if one.target == target), None)
 
 
@@ -29,7 +29,8 @@ def compute_library_effects(kernel: LibraryKernel, *, operands: int, outputs: in
     buffers = [one.buffer for one in kernel.parameters]
     if (operands, outputs) != (kernel.operands, kernel.outputs) or any(not 0 <= (one or 0) < total for one in buffers):
         reason = f"`{kernel.kernel}` is a kernel for {kernel.operands} operands and {kernel.outputs} outputs"
-        return _create_unknown(kernel, operands, outputs, f"{reason}, but the call has {operands} and {outputs}")
+        reason = f"{reason}, but the call has {operands} operands and {outputs} outputs"
+        return _create_unknown(kernel, operands, outputs, reason)
     if len(kernel.ptx) > MOST_PTX:
         reason = f"the PTX of `{kernel.kernel}` has more than {MOST_PTX} characters"
         return _create_unknown(kernel, operands, outputs, reason)

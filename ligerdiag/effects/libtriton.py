@@ -190,7 +190,7 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Returns the printed line of each operation without regions; () if the text does not match `names`.
 
     text: the printed module. names: the operations' names, in the order of the bindings' walk. A `scf.yield` without
-    operands may be missing from the text and must be missing from `names`.
+    operands may be missing from the text, and `names` must not have it.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -210,8 +210,8 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns, for each operation with regions, the line that opens its first region; () if the text has other
-    operations than `names`.
+    """Returns, for each operation with regions, the line that opens its first region; () if the operations in the text are
+    not those in `names`.
 
     text: the printed module. names: the operations' names, in the order of the text.
     """
@@ -227,8 +227,8 @@ def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_successors(line: str) -> tuple[int, ...]:
-    """Returns the numbers of the blocks that a branch names, in the order of its line. `^bb3` is block 3 of the
-    function; the entry is block 0.
+    """Returns the numbers of the blocks to which a branch can go, in the order of the branch's printed line. `^bb3` is block
+    3 of the function; the entry is block 0.
     """
     return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))
 

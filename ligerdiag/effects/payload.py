@@ -50,10 +50,10 @@ def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
 
 
 def parse_integer_attributes(backend_config: bytes) -> dict[str, tuple[int, ...]]:
-    """Returns the attributes of a dictionary that are an integer or a tensor of integers, such as `{grid = 4 : i32, ids =
-    dense<[0, 1]> : tensor<2xi32>}`; other attributes, and large tensors, which MLIR prints in hexadecimal, are skipped.
+    """Returns the attributes of a dictionary that are an integer or a tensor of integers: `grid` and `ids` of `{grid = 4 :
+    i32, ids = dense<[0, 1]> : tensor<2xi32>}`. Skips other attributes, and large tensors, which MLIR prints in hexadecimal.
 
-    Accepts and raises the same as `parse_string_attributes`.
+    Accepts the same backend configs as `parse_string_attributes`, and raises the same errors.
     """
     attributes: dict[str, tuple[int, ...]] = {}
     for match in _INTEGERS.finditer(_STRING.sub(b'""', _get_dictionary(backend_config))):
@@ -109,8 +109,8 @@ class Parameter:
     """One parameter that a launch passes to a kernel."""
 
     is_buffer: bool
-    """Whether the parameter takes the next of the call's buffers, as a pointer or as a tensor descriptor; otherwise it
-    is a scalar.
+    """Whether the launch passes a buffer for the parameter, as a pointer or as a tensor descriptor. The buffers of the call
+    are passed in order. False for a scalar.
     """
     bytes_to_zero: int = 0
     """How many bytes, from the start of the buffer, the launcher sets to zero before the kernel runs."""
@@ -153,8 +153,8 @@ class NoIrError(ArtifactError):
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call`; raises ArtifactError
-    if it cannot be read.
+    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call`. Raises ArtifactError if the
+    backend config cannot be read.
     """
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
@@ -172,8 +172,8 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call_ffi`; raises
-    ArtifactError if it cannot be read.
+    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call_ffi`. Raises ArtifactError if
+    the backend config cannot be read.
     """
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:
@@ -182,8 +182,8 @@ def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, .
 
 
 def parse_pallas_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the one configuration in the backend config of a `__gpu$xla.gpu.triton`; raises ArtifactError if it
-    cannot be read.
+    """Returns the single configuration in the backend config of a call of `__gpu$xla.gpu.triton`. Raises ArtifactError if
+    the backend config cannot be read.
     """
     attributes = parse_string_attributes(backend_config)
     if "ir" not in attributes or "name" not in attributes:

@@ -1,13 +1,14 @@
-"""Finds the pairs of values of a function of which the second may hold the pointer that the first one holds: the edges
-along which `pointer_flow` propagates roots.
+"""Finds the edges along which `pointer_flow` propagates roots. An edge is a pair of values of a function: the second value
+may hold the pointer that the first value holds.
 
-The *roots* of a pointer are the arguments from which it may come. Edges lead:
+The *roots* of a pointer are the arguments from which the pointer may come. Edges lead:
 
 - Pure operations: from every pointer operand to every pointer result.
 - `scf.for`, `scf.while`, `scf.if`: from initial values, yields and conditions to block arguments and results, by
   position.
-- `cf.br` and `cf.cond_br`: by position, to every block that could be the target. Successors are not accessible, but the
-  operands of a branch must match the arguments of its block one by one. Other branches: from everything to everything.
+- `cf.br` and `cf.cond_br`: by position, to every block that could be the target. Triton's bindings do not show the target,
+  but the operands of a branch must match the arguments of the target block one by one. Other branches: from everything to
+  everything.
 - Reductions, scans and element-wise maps: from every operand and returned value to every block argument and result.
 
 Calls have no edges here: they need the callee's summary.
@@ -169,14 +170,14 @@ def _list_targets(op: Operation, function: Function) -> Iterator[int]:
 
 
 type PointerEdge = tuple[int, int]
-"""Two values of a function, of which the second may hold the pointer that the first one holds."""
+"""Two values of a function: the second may hold the pointer that the first holds."""
 
 _MIXERS = ("tt.reduce", "tt.scan", "tt.map_elementwise")
 _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
 
 
 def compute_edges(function: Function) -> Iterator[PointerEdge]:
-    """Yields all pairs of pointers of the function of which the second may come from the first."""
+    """Yields all edges of the function: pairs of values, where the second may hold the pointer that the first holds."""
     pointers = function.pointers
     for op in function.operations:
         for source, target in _compute_operation_edges(op, function):

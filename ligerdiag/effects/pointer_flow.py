@@ -10,9 +10,9 @@ recursive functions are iterated to a fixpoint. A call replaces these arguments 
 passes.
 
 A write through ELSEWHERE may hit any buffer: the access through every pointer is then UNKNOWN. A read through ELSEWHERE
-may read any buffer. An address that goes through an integer becomes ELSEWHERE, and so does one to which such an integer
-is added. An operation in no table makes the accesses through the roots of its operands UNKNOWN; if it has no pointer
-operand, has regions, or if addresses became integers, it makes all accesses UNKNOWN.
+may read any buffer. An address that goes through an integer becomes ELSEWHERE, and so does an address to which such an
+integer is added. An operation in no table makes the accesses through the roots of its operands UNKNOWN. It makes all
+accesses UNKNOWN if it has no pointer operand, if it has regions, or if addresses became integers.
 
 Not modelled: bounds and masks (a store that never happens counts), and address spaces.
 """

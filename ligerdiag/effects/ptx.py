@@ -47,7 +47,7 @@ class PtxWrites:
     """The parameters through which a kernel may write, according to its PTX."""
 
     parameters: frozenset[int]
-    """Numbers of the kernel's parameters through which it may write."""
+    """Numbers of the parameters through which the kernel may write."""
     reason: str = ""
     """Why the kernel may write anywhere; empty if it writes only through `parameters`."""
 
@@ -58,8 +58,8 @@ def find_ptx_writes(
     """Returns the parameters of the PTX function `entry` through which the function may write.
 
     parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters;
-    they count as pointers. addresses: for each parameter that is a structure, the offsets of the addresses in it, in
-    bytes; None if parameters that are pointers are nothing else.
+    they count as pointers. addresses: for each parameter, the offsets in bytes at which it holds addresses, such as (0, 16)
+    for a structure with two pointers; None if every pointer parameter is one address.
     """
     try:
         function = _ENTRY.fullmatch(cut_entry(ptx, entry))

@@ -1,11 +1,11 @@
 """Computes the effects of a cuTile call (`cutile_launch`) from the Tile IR that its compiler keeps beside the machine code.
 
-backend_config is a dictionary. `cubin_code` is an ELF file with the kernel's machine code; its sections
+The call's backend_config is a dictionary. `cubin_code` is an ELF file with the kernel's machine code; its sections
 `.nv.tileir.debug_txt.*` hold the text of the kernel's Tile IR, one operation per line. `function_name` is the name of
 the kernel, `NAME_K<convention>_<types of the parameters>`. `buffer_ids` lists, for each array or scalar that the launch
 passes, the number of the call's buffer (operands before outputs), or a larger number for a scalar. The kernel's
 function takes a pointer for each array, followed by sizes and strides. An array that the user wraps in `InputOutput`
-has only its operand's pointer; the output that aliases this operand has none.
+has only one pointer, for its operand; the output that aliases this operand has no pointer.
 
 A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it
 was made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are

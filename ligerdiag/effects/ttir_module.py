@@ -96,7 +96,7 @@ _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A basic block, of which only the arguments are kept."""
+    """A basic block; only its arguments are kept."""
 
     arguments: tuple[int, ...]
 
@@ -112,8 +112,8 @@ class Operation:
     regions: tuple[tuple[Block, ...], ...]
     """For each region its blocks, the entry block first; a region without operations has no blocks."""
     parent: int
-    """Index, in the same function, of the operation that contains this one in a region; -1 if the function's own body
-    does.
+    """Index, in the same function, of the operation that contains this operation in a region; -1 if this operation is in
+    the function's own body.
     """
     region: int
     """Number of the region of `parent` that contains this operation; 0 in the function's own body."""
@@ -259,7 +259,7 @@ class _Reader:
 
     def add_first_lines(self, text: str) -> None:
         """Records, for each operation with regions, the line that opens its first region as the operation's text. Records
-        nothing if the names of the operations in `text`, in order, are not those of the module's operations.
+        nothing if the operations in `text` do not have the same names, in the same order, as the module's operations.
 
         text: the printed module, in which an operation with regions comes before its contents.
         """

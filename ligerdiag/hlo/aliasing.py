@@ -4,8 +4,8 @@
 together:
 
 - a value and every position (an instruction and an index into its shape) that passes it on: tuples, bitcasts and calls
-  (see `dataflow`); the operand, the parameters, the body's result and the result of a loop; the results of a
-  conditional's branches and its own;
+  (see `dataflow`); the operand, the parameters, the body's result and the result of a loop; the result of a conditional
+  and the results of its branches;
 - in-place operations: dynamic-update-slice and scatter with the operand that they update, a fusion that returns one of
   these with the parameter that it updates, all-reduce-start with its operands
   (HloDataflowAnalysis::GetInPlaceInputOutputPairs in xla/hlo/analysis/hlo_dataflow_analysis.cc);
@@ -14,7 +14,7 @@ together:
 It does not model that XLA reuses the bytes of dead values.
 
 `find_buffer_fault` checks an assignment that was read from a file and may be incomplete: a missing value could be the
-one that a kernel overwrites. It requires that
+value that a kernel overwrites. It requires that
 
 - each logical buffer is assigned once, within one allocation, with its own size (`buffers`);
 - each leaf of an entry parameter lies in that parameter's allocation and each constant in a constant's, and every
@@ -44,11 +44,11 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
-    """Returns a buffer assignment that says only which values must share storage: each set of such values is one
-    allocation of 1 byte.
+    """Returns a buffer assignment that only says which values must share storage. All values that must share storage with
+    each other are in one allocation of 1 byte, and values that need not are in different allocations.
 
-    ambiguous: whether entries of `output_to_operand_aliasing` that name the same output or operand count as aliases, as
-    they do in XLA.
+    ambiguous: whether several entries of `output_to_operand_aliasing` that name the same output or operand count as aliases,
+    as they do in XLA.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)
@@ -134,8 +134,8 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf, position of an operand) for each leaf of the instruction's result that must share storage with an
-    operand, because the operation works in place or declares an alias.
+    """Yields (leaf of the result, position) for each leaf that must share storage with an operand, because the operation
+    works in place or declares an alias. The position says with which operand, and with which leaf of it.
     """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
@@ -212,7 +212,7 @@ class _Check:
                     raise _Fault(f"no bytes are assigned to {name}")
                 size, given = compute_byte_size(shape), self._buffers.slices[number].size
                 if size is not None and given != size:
-                    raise _Fault(f"{name} needs {size} bytes and is assigned {given}")
+                    raise _Fault(f"{name} needs {size} bytes, but {given} are assigned to it")
                 if slices.setdefault(group, number) != number:
                     raise _Fault(f"{name} is not in the bytes of a value with which it must share them")
         self._require_shared(slices)
@@ -255,7 +255,8 @@ class _Check:
                 if shape.element_type == TOKEN:  # a token has no bytes
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
-                    raise _Fault(f"`{parameter.name}`{_render(index)} is not in an allocation of that entry parameter")
+                    name = f"`{parameter.name}`{_render(index)}"
+                    raise _Fault(f"entry parameter {name} is not in an allocation of this parameter")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is marked as an entry parameter's, but no entry parameter is in it")
         for constant in self._constants:

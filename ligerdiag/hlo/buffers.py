@@ -35,7 +35,7 @@ class MemoryDemand:
     output: int
     """Bytes of allocations that may hold an output, parameters included."""
     temp: int
-    """Bytes of all other allocations, without constants and thread-local ones."""
+    """Bytes of all other allocations, except constants and thread-local allocations."""
     alias: int
     """Bytes of parameters that may hold an output."""
 
@@ -84,14 +84,15 @@ class BufferAssignment:
     slices: tuple[Slice, ...]
     """All distinct slices; a slice's number is its index here."""
     definitions: Mapping[int, tuple[tuple[ShapeIndex, int], ...]]
-    """From instruction id to the values that the instruction defines, each as (ShapeIndex, slice number). A parameter
+    """Maps the id of an instruction to the values that it defines, each as (ShapeIndex, slice number). A parameter
     of a loop's body or condition defines the value that the loop joins from its initial value and the body's result
     (XLA's phi).
     """
     overlapping: Mapping[int, tuple[int, ...]]
-    """From slice number to the numbers of all slices that share bytes with that slice, including itself."""
+    """Maps the number of a slice to the numbers of all slices that share bytes with it; each slice shares bytes with itself.
+    """
     parameters: Mapping[int, tuple[int, ShapeIndex]]
-    """From allocation index to (entry parameter number, ShapeIndex), for the allocations that hold an entry parameter.
+    """Maps the index of each allocation that holds an entry parameter to (entry parameter number, ShapeIndex).
     """
     constants: frozenset[int] = frozenset()
     """Indices of the allocations that hold a constant, which stays in memory as long as the program is loaded."""
@@ -187,8 +188,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers; an empty string if
-    the bytes hold no value, None if it is unknown which bytes are hit.
+    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers. Returns an empty
+    string if no value lies in the bytes that are hit, None if it is unknown which bytes are hit.
 
     call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
     """
@@ -242,8 +243,9 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the replay's observations of each kernel call, with the name of the value that is hit (`find_hit`) added
-    to each access outside of a buffer. Observations of a call that the module does not schedule stay as they are.
+    """Returns the replay's observations of kernel calls. To each access outside of a buffer, adds the name of the value
+    whose bytes the access hits (`find_hit`). Leaves the observations of a call unchanged if the schedule does not contain
+    the call.
     """
     if not any(one.outside for one in launches):
         return tuple(launches)

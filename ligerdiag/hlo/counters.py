@@ -68,11 +68,11 @@ def find_linear(
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
 ) -> CounterOffset | None:
-    """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`); None if
-    it cannot be written so.
+    """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`); None if the
+    value is no such sum.
 
     fusions: the fusions around the value, outermost first. path: the element to follow, if the value is a tuple. sums:
-    the largest number of sums in a row.
+    the number of nested sums and differences, such as 2 in `(i + 1) + 2`, up to which the value is followed.
     """
     while True:
         match value.opcode:

@@ -1,8 +1,8 @@
 """Follows a value through a module: where it comes from, who uses it, and which bytes hold it.
 
 A position is an instruction and an index into its shape. One of the positions that hold a value defines it; all others
-pass it on. `Dataflow.list_sources` steps from a position to those whose value it passes on, and every walk consists of
-such steps. `PassThrough` selects the operations through which a walk continues to their sources:
+pass it on. `Dataflow.list_sources` steps from a position to its *sources*, the positions whose value it passes on, and every
+walk consists of such steps. `PassThrough` selects the operations through which a walk continues to their sources:
 
 - bitcasts: to the operand; barriers (opt-barrier, domain, add-dependency): to the first operand;
 - tuples: to a tuple's element, and to the tuple of a get-tuple-element;
@@ -11,14 +11,15 @@ such steps. `PassThrough` selects the operations through which a walk continues 
 - arguments: from a parameter of a call, a fusion, an asynchronous computation or a branch to the operand of each
   caller;
 - asynchronous operations, as in xla/hlo/analysis/hlo_dataflow_analysis.h: async-start has its operands at {0} and the
-  callee's result at {1}, async-update and async-done those of their start. Other -start and -done pairs have operands
-  at {0} and results at {1}, unless the start has the shape of the done;
+  callee's result at {1}, async-update and async-done have the operands and results of their start. Other -start and -done
+  pairs have operands at {0} and results at {1}, unless the start has the shape of the done;
 - shards: at the edges of a shard_map in a program as JAX writes it, result k is operand k, split or joined.
 
 The parameter of a reducer or a comparator is an element of an operand, so no value is passed on there.
 
-`Positions` finds the slice of a value in the buffer assignment. XLA lists definitions only; any other position leads to
-the first listed one. A listed phi of a loop is a definition, where the walk ends.
+`Positions` finds the slice of a value in the buffer assignment. XLA lists definitions only; from any
+other position, a walk leads to the first position that XLA lists. A listed phi of a loop is a definition, where the walk
+ends.
 """
 
 from collections import deque
@@ -71,7 +72,7 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Yields the positions whose value this one passes on; nothing if this position defines its value.
+        """Yields the positions whose value this position passes on; nothing if this position defines its value.
 
         callers: if the instruction is a parameter, the callers of its computation whose operands to yield; None for all
         callers.
@@ -166,7 +167,7 @@ class Dataflow:
 
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction passes each operand into a shard_map or out of it."""
+    """Returns whether the instruction is an edge of a shard_map: it passes its operands into the shard_map, or out of it."""
     return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
@@ -181,8 +182,8 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start that belongs to this done or update; if a loop or call passes the start on, returns that loop or
-    call.
+    """Returns the start that belongs to this done or update. If a loop or a call passes the start on, returns the loop or
+    the call.
     """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
@@ -214,7 +215,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction: the way of going one step back that stays within the computation."""
+    """Returns the operands of an instruction. As `list_next` of `search`, it steps back within one computation."""
     return instruction.operands
 
 
@@ -294,8 +295,8 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds, for a position (an instruction and an index into its shape), the instruction that defines the value and
-    the number of the slice of bytes that holds it in the buffer assignment; caches both.
+    """Finds the instruction that defines the value at a position (an instruction and an index into its shape), and the
+    number of the slice of bytes in the buffer assignment that holds this value; caches its answers.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -324,8 +325,10 @@ class Positions:
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value as (instruction id, ShapeIndex): of the positions along the
-        walk to its source, the first that has a slice in the buffer assignment, or else the last.
+        """Returns the definition of this position's value as (instruction id, ShapeIndex).
+
+        Walks from the position to the value's source. The definition is the first position on the way that has a slice in
+        the buffer assignment; without such a position, it is the source.
         """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
@@ -355,8 +358,8 @@ def is_operandwise(instruction: HloInstruction) -> bool:
     """Returns whether each leaf of the instruction's result comes from one operand, whose number is the last number of
     the leaf's ShapeIndex.
 
-    This holds for a collective of several operands, as XLA's combiners make them. A collective-permute may have
-    operands of another kind: the array to write into, and the place in it.
+    XLA's combiners make collectives of several operands, for which this holds. It does not hold for a collective-permute
+    with operands of another kind: the array to write into, and the place in it.
     """
     if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
         return False
@@ -394,8 +397,8 @@ type AreOne = Callable[[HloInstruction, HloInstruction], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """A term b that is added to an operand x of a kernel and subtracted again: mathematically the result is x, in
-    floating point x rounded to the precision of x + b.
+    """A term b that is added to an operand x of a kernel and subtracted again, as in `(x + b) - b`. Mathematically the
+    result is x; in floating point it is x rounded to the precision of x + b.
 
     A workaround for hidden writes uses such a pair to make readers of x wait for a kernel: b depends on the kernel's
     result.
@@ -405,17 +408,17 @@ class RoundingPair:
     subtraction: HloInstruction
     term: HloInstruction
     place: int
-    """Number of that operand of the addition which is x."""
+    """Operand number of x in the addition: 0 for x + b, 1 for b + x."""
 
 
 def find_rounding_pairs(
     computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
 ) -> Iterator[RoundingPair]:
-    """Yields the rounding pairs around an operand of a call, in the call's computation, whose term b depends on the
-    call's result.
+    """Yields the rounding pairs in which x is an operand of a call and the term b depends on the call's result. Searches
+    only the call's computation; looks through barriers, broadcasts, reshapes and converts.
 
-    are_one: returns whether two instructions surely have the same value, as the term that is subtracted must have that
-    of the one that was added. The search looks through barriers, broadcasts, reshapes and converts.
+    operand: the number of the operand x. are_one: returns whether two instructions surely have the same value. It is asked
+    for the term that is added and the term that is subtracted.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

@@ -42,7 +42,7 @@ _COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
 
 
 def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
-    """Returns the number of the branch that the conditional always takes; None if that is not fixed."""
+    """Returns the number of the branch that the conditional always takes; None if it may take different branches."""
     branches = len(conditional.called_computations)
     if branches == 1:
         return 0
@@ -87,8 +87,8 @@ class _Search:
 
     module: HloModule
     starting: HloInstruction | None = None
-    """The loop whose condition is evaluated for the first time, with the loop's initial state; None to find what holds
-    in every evaluation.
+    """A loop: the search finds the numbers that are fixed when the loop's condition is evaluated for the first time, on the
+    loop's initial state. None to find the numbers that are fixed in every evaluation.
     """
     _known: dict[tuple[int, ShapeIndex], Number | None] = field(
         default_factory=dict[tuple[int, ShapeIndex], "Number | None"]
@@ -101,10 +101,11 @@ class _Search:
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number at this position; None if the module does not fix it, or it is not a single number.
+        """Returns the number at this position; None if the module does not fix the value there, or if the value is not a
+        single number.
 
-        path: ShapeIndex in the shape of `value`. steps: the most nested operations that are still followed; a number
-        that is further away counts as not fixed.
+        path: ShapeIndex in the shape of `value`. steps: how many nested operations are followed at most; a number behind
+        more operations counts as not fixed.
         """
         key = value.id, path
         if key not in self._known and steps:
@@ -148,8 +149,8 @@ class _Search:
         return self.module.computations[caller.called_computations[number]]
 
     def _leave(self, parameter: HloInstruction, path: ShapeIndex, steps: int) -> Number | None:
-        """Returns the fixed number at `path` of a computation's parameter: that of the caller's operand, if the
-        computation has a single caller. None if it is not fixed. steps: as in `find`.
+        """Returns the fixed number at `path` of a computation's parameter; None if it is not fixed. If the computation has a
+        single caller, it is the number at `path` of the caller's operand. steps: as in `find`.
         """
         home, number = self.module.homes[parameter.id].id, parameter.proto.parameter_number
         callers = self.module.callers.get(home, ())

@@ -1,16 +1,17 @@
 """Finds declared aliases of custom calls that break when XLA fuses the calls with the slices around them.
 
-A dynamic-slice fusion copies nothing. It gives the call addresses: of the slices that the call reads, in the fusion's
-operands, and of its results, in the fusion's results or in the operand of a dynamic-update-slice. XLA does not pass the
+A dynamic-slice fusion copies nothing. It gives the call addresses: for the slices that the call reads, addresses in
+the fusion's operands; for the call's results, addresses in the fusion's results or in the operand of a
+dynamic-update-slice. XLA does not pass the
 call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so
 the buffer assignment may put an operand and the result that aliases it into different bytes. A kernel that has one
 pointer for operand and result then overwrites the fusion's operand, and the result's bytes keep their old contents.
 
-The operand's address is that of a parameter of the fusion or of one slice of a parameter; the result's address is that
-of a result of the fusion, or of the part of it that a dynamic-update-slice fills. Operand and result are the same bytes
-if they are the same part of one slice of the buffer assignment: all of it, or parts that begin at the same indices and
-have the same number of elements. If an address is computed in any other way, operand and result may differ, and
-`BrokenAlias.certain` is False.
+The operand's address is the address of a parameter of the fusion, or of one slice of a parameter. The result's address is
+the address of a result of the fusion, or of the part of such a result that a dynamic-update-slice fills. Operand and result
+are the same bytes if they are the same part of one slice of the buffer assignment: all of it, or parts that begin at the
+same indices and have the same number of elements. If an address is computed in any other way, operand and result may differ,
+and `BrokenAlias.certain` is False.
 """
 
 from collections.abc import Iterator
@@ -55,8 +56,9 @@ class _Address:
 def find_broken_aliases(
     module: HloModule, positions: Positions, *, is_assigned: bool = True
 ) -> tuple[BrokenAlias, ...]:
-    """Returns the aliases of a scheduled module that fusions break. is_assigned: whether the positions are those of
-    XLA's own buffer assignment.
+    """Returns the declared aliases of a scheduled module that fusions break.
+
+    is_assigned: whether `positions` come from XLA's own buffer assignment.
     """
     return tuple(
         [

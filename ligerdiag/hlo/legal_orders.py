@@ -1,6 +1,6 @@
 """Draws other orders in which XLA may run a scheduled module: each respects its operands and control edges.
 
-An order gives every computation of the schedule its own sequence, including those of loops, branches and calls. It
+An order gives every computation of the schedule its own sequence, also the computations of loops, branches and calls. It
 respects
 
 - operands and control predecessors;
@@ -37,13 +37,15 @@ class LegalOrder:
     name: str
     """Name of the order, such as `kernels last`."""
     sequences: Mapping[int, tuple[HloInstruction, ...]]
-    """From the id of each computation with a sequence in the schedule to its instructions in this order."""
+    """Maps the id of each computation that has a schedule to the computation's instructions in this order."""
     late: frozenset[int] = frozenset()
     """Ids of the asynchronous starts whose operation runs only when the matching done is reached."""
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders, the same ones in each run. kernels: ids of the custom calls to move, including fused ones."""
+    """Yields `count` orders; each run yields the same orders. kernels: ids of the custom calls to move, including calls in
+    fusions.
+    """
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
     edges = {one.id: _find_needed(one) for one in scheduled}
@@ -174,7 +176,7 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order in which, of all instructions that are ready, the one with the least key comes next.
+    """Returns a topological order. Of all instructions that could come next, the instruction with the least key does.
 
     needed: from instruction id to the ids of the instructions that must come before it, each once.
     """

@@ -3,10 +3,10 @@
 All references are resolved. An instruction keeps its protobuf message for the attributes that few readers need.
 
 Tags are unique numbers that the compile worker puts on every StableHLO operation, in program order. XLA carries them in
-`op_name`: `jit(f)/mul#ld17`. An operation of an inlined function reads `…#ld15/add#ld85`, outer call first; the path
-(15, 85) names one operation of one call. Where a pass merges two operations, XLA joins their names with a semicolon,
-`add#ld85;mul#ld84`: the instruction computes the value of the first. A semicolon or `#` of the author is written `%3B`
-and `%23`.
+`op_name`: `jit(f)/mul#ld17`. The name of an operation in an inlined function is `…#ld15/add#ld85`, outer call first; the
+path (15, 85) names one operation of one call. Where a pass merges two operations, XLA joins their names with a semicolon,
+`add#ld85;mul#ld84`: the instruction computes the value of the first operation. A semicolon or `#` of the author is written
+`%3B` and `%23`.
 
 Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
 share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
@@ -117,7 +117,7 @@ class HloInstruction:
     opcode: Final[str]
     operands: "Final[tuple[HloInstruction, ...]]"
     control_predecessors: Final[tuple[int, ...]]
-    """Ids of the instructions that must run before this one; they may come later in the list of instructions."""
+    """Ids of the instructions that must run before this instruction; they may come later in the list of instructions."""
     called_computations: Final[tuple[int, ...]]
     """Ids of the computations that the instruction calls; for a `while`: (body, condition)."""
     proto: Final[HloInstructionProto]
@@ -154,8 +154,8 @@ class HloInstruction:
 
     @property
     def aliasing_outputs(self) -> Mapping[int, int]:
-        """Returns a map from the number of an operand to that of the output that aliases it, counted among the leaves of
-        the result.
+        """Returns a map from the number of an operand to the number of the output that aliases the operand. Outputs are
+        the leaves of the result.
         """
         leaves = list(iterate_leaves(self.shape))
         return {operand: leaves.index(leaf) for operand, leaf in self.operand_output_aliases.items()}
@@ -163,8 +163,8 @@ class HloInstruction:
 
 @dataclass(frozen=True, eq=False)
 class HloComputation:
-    """One function of a module, as XLA's HloComputation: `instructions` in dependency order, `sequence` in the order of
-    the schedule.
+    """One function of a module, like XLA's HloComputation. It has its instructions twice: `instructions` is in dependency
+    order, `sequence` in the order of the schedule.
     """
 
     id: int
@@ -172,8 +172,8 @@ class HloComputation:
     instructions: tuple[HloInstruction, ...]
     root: HloInstruction
     sequence: tuple[HloInstruction, ...]
-    """The instructions in the order of the schedule; empty for a computation without a schedule, such as that of a
-    fusion.
+    """The instructions in the order of the schedule; empty for a computation without a schedule, such as the computation
+    of a fusion.
     """
     is_fusion: bool
     proto: HloComputationProto
@@ -209,9 +209,9 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """Returns, for each element of a loop's state, the elements whose initial values pass through its position as
-        this computation, the loop's body, is repeated: first the element itself, then those that the body moves to that
-        position.
+        """Returns, for each element of a loop's state, the numbers of the elements whose initial values come to its position
+        while this computation, the loop's body, is repeated. The element itself is first. For a body that exchanges the
+        elements 0 and 1, this is ((0, 1), (1, 0)).
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
@@ -238,13 +238,13 @@ class HloModule:
     name: str
     entry: HloComputation
     computations: Mapping[int, HloComputation]
-    """From id to computation; callees come before callers."""
+    """Maps the id of each computation to the computation; callees come before callers."""
     stack_frames: StackFrameIndexProto
     input_output_alias: HloInputOutputAliasProto
     """Which entry parameters and outputs of the module share a buffer (donation)."""
     parameter_spaces: tuple[int, ...] = ()
-    """The memory space in which the caller has each entry parameter that is an array: 0 that of the device, `HOST_SPACE`
-    that of the host. Empty if the module does not say.
+    """For each entry parameter that is an array, the memory space in which the caller keeps the array: 0 for the device's
+    memory, `HOST_SPACE` for the host's. Empty if the module does not say.
     """
     output_spaces: tuple[int, ...] = ()
     """The memory space of each leaf of the module's result."""
@@ -253,11 +253,11 @@ class HloModule:
     XLA pairs donated parameters with outputs itself.
     """
     replica_count: int = 1
-    """Number of replicas that run the program, besides its partitions; 1 if the module does not say."""
+    """Number of replicas of the program. Each replica may in turn be split into partitions. 1 if the module does not say."""
     frontend_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Attributes that the framework (JAX) passes to XLA with the module."""
     tags: Mapping[int, TagPath] = field(default_factory=dict[int, TagPath])
-    """From instruction id to the tag path of the author's operation that the instruction computes, where known: read
+    """Maps the id of an instruction to the tag path of the author's operation that it computes, where known: read
     from `op_name`, or inferred later (see `analysis.provenance`).
     """
     invalid_aliases: list[InvalidAlias] = field(default_factory=list[InvalidAlias])
@@ -305,9 +305,11 @@ class HloModule:
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """Returns the instructions of a computation sorted by their tags, which number the author's operations, and
-        each after its operands. An instruction without a tag has the place of its last operand, or the first place if
-        it has no operands; a call without a tag, that of `_place_calls`.
+        """Returns the instructions of a computation in program order: sorted by their tags, which number the author's
+        operations, and each after its operands.
+
+        An instruction without a tag comes as early as its operands allow. A call without a
+        tag comes after the operations that were written before it (`_place_calls`).
         """
         found = self._orders.get(computation.id)
         if found is None:
@@ -397,8 +399,9 @@ def _make_span(location: StackFrameIndexProto.FileLocation) -> SourceSpan | None
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
     """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward.
 
-    If there are none, yields those of the `call` into which a library put the instruction, if it is the only call of
-    that function: JAX traces the body of a primitive that is lowered by a function without the user's frames.
+    If an instruction has no such frame, yields the frames of the `call` that runs the instruction's computation, provided
+    that only one `call` runs it. The reason: if JAX lowers a primitive through a function of its own, it traces that
+    function without the user's frames.
     """
     for _ in range(MAX_FRAMES):
         frames = [frame for frame in iterate_frames(module, instruction) if not frame.is_installed]
@@ -411,17 +414,19 @@ def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Itera
 
 
 def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine | None:
-    """Returns the innermost source line of an instruction that lies outside of installed packages, or None."""
+    """Returns the innermost source line of an instruction outside of installed packages; None if it has no such line."""
     return next(iterate_user_frames(module, instruction), None)
 
 
 def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one, or None. instructions: the reader of a value
-    and the instructions around it, the innermost first.
+    """Returns the user's source line at which a value is read: the line of the first of these instructions that has a line.
+    None if no instruction has one.
 
-    The line of a loop itself is returned only if no instruction in the loop has another line: JAX takes the slices of a
-    `scan`, and XLA often names a fusion after one of them. Then, and for a fusion without a line, this is the line of the
-    first operation in the fusion that has another one.
+    instructions: the reader of the value and the instructions around it, the innermost first. For a fusion, the line of the
+    fusion itself comes first, then the lines of the operations in it.
+
+    The line of a loop around the instructions is returned only if no instruction has another line. The slices of a `scan`
+    have the line of the `scan`, and XLA often names a fusion after such a slice.
     """
     loops, found = _find_loop_lines(module, instructions), list[SourceLine]()
     for instruction in instructions:
@@ -467,8 +472,8 @@ class FrameNumbers:
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain of stack frames, with the chain `behind` (such as that of a
-        call into which the instruction was inlined) appended at its outer end.
+        """Returns the number of the instruction's chain of stack frames, with the chain `behind` appended at its
+        outer end. If the instruction was inlined, `behind` may be the chain of the call.
         """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
@@ -523,8 +528,8 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 def is_tagged(program: HloModule) -> bool:
     """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag, a
-    number in its name. A reshape without a name and without users needs none: XLA makes it of an output with an
-    Explicit sharding.
+    number in its name. A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with
+    an Explicit sharding.
     """
     used = {operand.id for one in program.instructions for operand in one.operands}
     roots = {computation.root.id for computation in program.computations.values()}

@@ -63,7 +63,7 @@ def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[Stru
     """Returns the lines of the module's structure, beginning with the entry computation. Two modules with equal texts
     are the same program to XLA, whatever their names are.
 
-    payloads: whether a backend config that is not JSON counts, such as a kernel's, which holds code for one GPU.
+    payloads: whether a backend config that is not JSON counts. Kernels have such a config, with code for one GPU.
     """
     numbers = _number_computations(module)
     return tuple(line for computation in numbers for line in _compute_lines(computation, numbers, module, payloads))

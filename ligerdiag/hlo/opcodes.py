@@ -1,7 +1,7 @@
 """XLA's opcodes and the traits of each.
 
 Opcodes are spelled as in xla/hlo/ir/hlo_opcode.h. XLA refuses a module with any other opcode, and so does the parser;
-otherwise an unknown instruction would count as one that only reads, and a `Custom-Call` as no kernel.
+otherwise an unknown instruction would count as an instruction that only reads, and a `Custom-Call` as no kernel.
 
 A trait holds for every instruction with the opcode. An opcode that means different things to the author's program and
 to XLA's schedule has a trait for each: a barrier is an operation of the program (BARRIER), and launches nothing in the

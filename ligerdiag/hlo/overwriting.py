@@ -1,8 +1,9 @@
 """Decides whether an instruction may write a result into the bytes of an operand that no later instruction reads.
 
-It may if it reads no element of the operand after it has written over that element. XLA reuses the bytes of operands by
-the same rule, one operation at a time (CanShareOperandBufferWithUser in xla/hlo/analysis/hlo_dataflow_analysis.cc, and
-xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
+The instruction may do so if it reads no element of the operand after it has written over that element. XLA reuses the bytes
+of operands by the same rule, one operation at a time (CanShareOperandBufferWithUser in
+xla/hlo/analysis/hlo_dataflow_analysis.cc, and xla/service/gpu/buffer_sharing.cc). These operations may write over an
+operand:
 
 - an operation that needs only element i of the operand for element i of the result, a sort, and a collective that NCCL
   computes in place; with several operands, result i may overwrite operand i only. A copy or a transpose may if the
@@ -16,8 +17,8 @@ xla/service/gpu/buffer_sharing.cc). These operations may write over an operand:
   one fusion by a concatenate and takes them apart again by slices: each of those slices is one operand of the
   concatenate, in the same place.
 
-An operation that is not listed is assumed to be allowed to write over any operand, and every operation over an operand
-of a single element: an operation that this module does not know must not cause a finding.
+Every operation may write over an operand of a single element. An operation that is not listed is assumed to be allowed to
+write over any operand, because an operation that this module does not know must not cause a finding.
 """
 
 from itertools import chain

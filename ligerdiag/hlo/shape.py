@@ -58,8 +58,9 @@ def iterate_leaves(shape: ShapeProto) -> Iterator[ShapeIndex]:
 
 
 def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
-    """Yields the ShapeIndex and the shape of every leaf, in order. prefix: precedes each ShapeIndex; it is the index of
-    `shape` itself if that is a part of a larger shape.
+    """Yields the ShapeIndex and the shape of every leaf, in order.
+
+    prefix: is put in front of each ShapeIndex. If `shape` is a part of a larger shape, this is the part's ShapeIndex.
     """
     if not is_tuple(shape):
         yield prefix, shape
@@ -114,7 +115,7 @@ class InvalidAlias:
     instruction: int
     """Id of the instruction with the entry."""
     operand: int
-    """Operand number in the entry; such an operand may not exist."""
+    """The operand number that the entry names; the instruction may have no operand of that number."""
     output: ShapeIndex
     reason: str
     """One clause that says why the entry is invalid."""

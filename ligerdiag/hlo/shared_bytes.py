@@ -5,8 +5,8 @@ that was written there last. A name is the position that defines the value, as X
 (`dataflow`).
 
 - An instruction reads its operands and then writes its results. A read must find the value of its operand. If it finds
-  another one, both were alive: the *lost* value, which is still read, and the *other* one. So a consumer may write over
-  an operand that nobody reads later, and over no other live value.
+  another value, two values were alive in the same bytes: the *lost* value, which is still read, and the *other* value. So
+  a consumer may write over an operand that nobody reads later, and over no other live value.
 - Two results of one instruction in the same bytes are written at once, so neither can be read, unless they are one
   value inside a fusion.
 - A result in a part of an operand's bytes, or with another offset, is written while the operand is still read. So is a
@@ -73,17 +73,17 @@ class SharedBytes:
     """Two values that are alive at the same time in bytes that overlap."""
 
     lost: Position
-    """The value that is still read after the other one was written."""
+    """The value that is still read after the other value was written to its bytes."""
     lost_place: Slice
     other: Position
-    """The value that is written over the lost one, or at the same time."""
+    """The value that is written over the lost value, or to the same bytes at the same time."""
     other_place: Slice
     reader: HloInstruction | None
-    """The first instruction that reads the lost value and finds the other one; None if only the end of the program
-    does.
+    """The first instruction that reads the lost value and finds the other value. None if no instruction does, and only the
+    end of the program still needs the lost value.
     """
     readers: int
-    """Number of instructions that read the lost value and find the other one."""
+    """Number of instructions that read the lost value and find the other value."""
     outputs: frozenset[int]
     """Numbers of the program's outputs that may depend on a read that finds the wrong value."""
     is_kept: bool
@@ -114,7 +114,9 @@ class _Held:
     names: tuple[Definition, ...]
     """Name of the value in the bytes; several names if the bytes may hold any of these values, or parts of each."""
     wrong: int
-    """The pairs of conflicting values that the contents depend on, one bit each."""
+    """The wrong reads on which the contents depend, as a bit set: bit n is the n-th pair of values that were found in the
+    same bytes.
+    """
     turn: int
     """Number of the step of the walk that wrote the contents; later steps have higher numbers."""
 
@@ -163,8 +165,8 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns (contents, low, high): the contents of a slice's allocation, in which the ranges low to high
-        (exclusive) share bytes with the slice; no ranges if nothing was written there.
+        """Returns (contents, low, high): the contents of a slice's allocation, and the numbers of the ranges in them that
+        share bytes with the slice, from low to high (exclusive). If nothing was written to the slice, low equals high.
         """
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)
@@ -177,8 +179,9 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns a memory that holds, in each range, everything that any of the others may hold there. others: copies
-        of this memory, each changed since.
+        """Returns a memory that holds, in each range, everything that any of the `others` may hold there.
+
+        others: copies of this memory that were changed afterwards, such as one for each branch of a conditional.
         """
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):
@@ -510,7 +513,8 @@ class _Walk:
     ) -> Iterator[Definition]:
         """Yields the names of the operands that this result overwrites while the instruction still reads them.
 
-        name: the result's. number: that of the result's slice. read: names of the operands that the instruction reads.
+        name: the name of the result. number: the number of the result's slice. read: names of the operands that the
+        instruction reads.
         """
         place = self._slices[number]
         found, low, high = self._memory.look(place)

@@ -1,5 +1,5 @@
-"""Finds the values of a module that share bytes in whatever order XLA runs it, because they are different names of one
-value.
+"""Finds the positions of a module that share bytes in whatever order XLA runs the module, because they are different names
+of one value.
 
 XLA chooses an order along operands and control edges and assigns storage for it. It knows every value that an
 instruction defines and keeps it as long as somebody reads it, in its own storage or in a copy. It does not know what a
@@ -14,7 +14,8 @@ kernel overwrites. So a kernel that overwrites a value also overwrites
 and nothing else. A copy is another value. So is the result of an in-place update (dynamic-update-slice, a declared
 alias, all-reduce-start): XLA gives it the bytes of its operand if nobody reads the operand afterwards, and copies
 otherwise. So is an element of a loop's state that the body defines: if its initial value is read elsewhere, XLA copies
-it. Such copies belong to one order; another order would have others, and the values stay apart.
+it. Such copies belong to one order. In another order XLA would make other copies, and the values would still be
+different values.
 """
 
 from collections.abc import Iterator
@@ -54,8 +55,8 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the positions of which this one is only another name, with the same value in the same storage; nothing
-        if this position defines a value of its own.
+        """Yields the positions whose value this position only has under another name: the same value, in the same storage.
+        For a bitcast, this is its operand. Yields nothing if this position defines a value of its own.
         """
         opcode = instruction.opcode
         if opcode == "while":

@@ -1,8 +1,8 @@
 """Parses XLA's dump of a thunk sequence: the launches, their streams and command buffers, and the order that these keep.
 
-XLA dumps a thunk sequence as text. A line is a thunk: its id, its kind, in brackets the nearest thunks before and after
-it that it must not be swapped with according to declared buffers, and details of the kind. Lines with more indentation
-run inside of it:
+XLA dumps a thunk sequence as text. A line is a thunk. It has the thunk's id and kind; in brackets, the nearest thunks
+before and after it with which it must not change places, because of the buffers that they declare; and details that depend
+on the kind. Lines with more indentation are thunks that run inside of it:
 
     000: kCommandBuffer [source | sink]
         001: kCustomKernel [source       | next=002 (1)] gemm_fusion_dot_3 grid: [4, 1, 1] threads: [64, 1, 1] ...
@@ -56,7 +56,7 @@ class Thunk:
     text: str
     """The rest of the line, such as a kernel's name and launch, or a stream."""
     nested: tuple[tuple[str, "ThunkSequence"], ...] = ()
-    """(label, sequence) of each sequence inside of the thunk: the label is `condition`, `body` or that of a branch;
+    """(label, sequence) of each sequence inside of the thunk: the label is `condition`, `body` or the label of a branch;
     empty for the sequence in a thunk of any other kind.
     """
 
@@ -93,7 +93,7 @@ class _Line:
     """The part of the enclosing thunk to which the following lines belong."""
     inner: list["_Line"]
     labels: list[str]
-    """Labels of everything inside of the thunk, in order; a label without lines after it ran nothing."""
+    """Labels of the sequences inside of the thunk, in order. A label without lines after it is an empty sequence."""
 
 
 def parse_thunks(text: str) -> ThunkSequence:

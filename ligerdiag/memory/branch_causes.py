@@ -64,8 +64,8 @@ class BranchCauses:
         return CopyReason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
-                f"a branch returns {self._sources.describe_value(mine)} unchanged, while another one computes its result in"
-                " other bytes"
+                f"a branch returns {self._sources.describe_value(mine)} unchanged, while another branch computes its result"
+                " in other bytes"
             ),
             subject=("branch", conditional.id),
             blamed=(conditional,),
@@ -124,8 +124,8 @@ class BranchCauses:
         return CopyReason(
             cause=CopyCause.BRANCH_UNCHANGED,
             why=(
-                f"`{self._sources.name(source[0])}` computes the result of a branch in other bytes than those of the"
-                " operand, which another branch returns unchanged"
+                f"`{self._sources.name(source[0])}` computes the result of one branch, but not in the bytes of the operand"
+                " that another branch returns unchanged"
             ),
             subject=("branch", conditional.id),
             blamed=(source[0], conditional),
@@ -161,7 +161,7 @@ class BranchCauses:
         return found
 
     def iterate_inside(self, conditional: HloInstruction) -> Iterator[HloComputation]:
-        """Yields the branches of a conditional, and those of the conditionals inside of them."""
+        """Yields the branches of a conditional, and the branches of all conditionals inside of these branches."""
         for number in conditional.called_computations:
             branch = self._module.computations[number]
             yield branch

@@ -3,18 +3,19 @@
 XLA's copies have no source line and no reason. Both follow from where the value comes from, where the copy goes, and
 who else uses the value (`value_uses`). XLA makes a copy:
 
-- to keep the old value for a reader after a write: one copy takes the value away from its bytes, and another one may
-  bring it back;
+- to keep the old value for a reader after a write: one copy takes the value away from its bytes, and another copy
+  may bring it back;
 - in a branch, of an operand that the branch returns, if the other branches put the result into other bytes or return
   another operand there; or of a result that the branch computes elsewhere while another branch returns its operand;
 - at the end of a loop's body, if the next value of the state was computed elsewhere or is another element of the state;
 - before a write in place, if the value belongs to the caller, is a constant, is also the operand of another write in
   place, or is read later;
 - at the end of the program, if the bytes of a donated argument get a value that was computed elsewhere;
-- if the next value is computed in the bytes of a donated argument or of a loop's state while the old one is still read.
+- if the next value is computed in the bytes of a donated argument or of a loop's state while the old value is still
+  read.
 
 A copy whose result is copied again, directly or after updates in place, has the cause of that next copy. A copy is
-*needed* if the program reads all of the old value after the write and depends on the new one, if the caller keeps an
+*needed* if the program reads all of the old value after the write and depends on the new value, if the caller keeps an
 argument that is returned, if the program starts two writes in place from one computed value, or if a branch selects an
 array that stays in use.
 """
@@ -201,7 +202,7 @@ class CopyCauses:
         reader, writer = self.sources.name(shown), self.sources.name(writers[0])
         value = self.sources.describe_value(origin)
         old = f"the old value of {value}"
-        end = "depends on the new one" if is_needed else "does not need the new one"
+        end = "depends on the new value" if is_needed else "does not need the new value"
         form = CopyForm.NEEDS_BOTH if is_needed else CopyForm.PLAIN
         if is_part:
             why = f"`{reader}` reads a part of {old} after `{writer}` overwrites it"
@@ -356,7 +357,7 @@ class CopyCauses:
             why = f"`{name}` writes into the bytes of its operand {numbers}, which are not those of the loop's state"
             return CopyForm.ALIASED_ELSEWHERE, why
         return CopyForm.PLAIN, (
-            f"`{name}` computes the next value of the state in other bytes, because it still reads the old one at other"
+            f"`{name}` computes the next value of the state in other bytes, because it still reads the old value at other"
             " indices"
         )
 
@@ -404,7 +405,7 @@ class CopyCauses:
         if any(use.role is UseRole.RESULT for use in others):
             return CopyReason(
                 cause=CopyCause.READ_LATER,
-                why=f"{self.sources.describe_value(origin)} is returned, too, although `{name}` overwrites it",
+                why=f"`{name}` overwrites {self.sources.describe_value(origin)}, but the program also returns its old value",
                 subject=("read later", origin[0].id, origin[1]),
                 blamed=(writer, origin[0]),
                 is_needed=True,
@@ -557,7 +558,7 @@ class CopyCauses:
                 f"`{self.sources.name(exchanges[0])}` cannot overwrite the loop's state, which it moves to another device"
                 if exchanges
                 else f"`{self.sources.name(writers[0])}` writes to the bytes of the loop's state while"
-                f" `{self.sources.name(readers[-1])}` still reads the old one"
+                f" `{self.sources.name(readers[-1])}` still reads the old state"
             )
             return CopyReason(
                 cause=CopyCause.CARRY_REBUILT,
@@ -572,8 +573,8 @@ class CopyCauses:
             return self._explain_read_later(source, writers[-1:], readers_after)
         if (output := self._outputs.crossed.get(argument)) is not None:
             why = (
-                f"output {self._names.name_output(output)} has the bytes of a donated argument, and is computed from"
-                " another one, which is donated, too"
+                f"output {self._names.name_output(output)} has the bytes of one donated argument, but is computed from"
+                " another donated argument"
             )
             return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=(*writers, *readers))
         name = self._names.name_argument(argument)

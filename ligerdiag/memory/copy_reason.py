@@ -8,7 +8,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """A form of the user's code. Copies with the same cause but another form need another remedy."""
+    """A form of the user's code. Two copies with the same cause and different forms need different remedies."""
 
     PLAIN = auto()
     COLLECTED = auto()
@@ -39,7 +39,7 @@ class CopyReason:
     cause.
     """
     blamed: tuple[HloInstruction, ...] = ()
-    """The instructions that may be responsible; the source line shown is that of the first one that has a line."""
+    """The instructions that may be responsible; reports show the source line of the first of them that has a line."""
     is_needed: bool = False
     is_round_trip: bool = False
     form: CopyForm = CopyForm.PLAIN

@@ -23,7 +23,7 @@ class Names:
     """The names that a report gives to arguments and outputs."""
 
     arguments: Mapping[int, str]
-    """From parameter number to the argument's name."""
+    """Maps the parameter number of an argument to its name."""
     outputs: Sequence[str]
     """Names of the outputs, in the order of the leaves of the entry computation's result."""
 
@@ -31,7 +31,9 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name, or its number if it has none, in a form that fits after the word `output`."""
+        """Returns an output's name, or, for an output without a name, its number; in a form that fits after the word
+        `output`.
+        """
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
@@ -47,15 +49,15 @@ class CopySources:
         self._names = names
 
     def find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
-        """Returns the copy that made the value; for an operand of a branch, the copy outside of the conditional. None
-        if no copy made it.
+        """Returns the copy that made the value; None if no copy made it. If the value is an operand of a branch, the copy is
+        outside of the conditional.
         """
         origin = self.find_outer_origin(value, index)
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf that compute a value; for a branch's operand, those outside of the
-        conditional.
+        """Returns the instruction and leaf that compute a value. For an operand of a branch, these are the instruction and
+        leaf outside of the conditional.
         """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -127,8 +129,8 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`; `the bytes of argument x` if
-        they belong to an argument but hold another value by then.
+        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`. If the bytes belong to an argument,
+        but hold another value when the copy reads them, the phrase is `the bytes of argument x`.
         """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
@@ -154,7 +156,9 @@ class CopySources:
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the uses; instead of a use by a copy that is not an update, yields the uses of the copy's result."""
+        """Yields the given uses, looking through copies: a use by a copy is replaced by the uses of the copy's result. A
+        copy that is part of an update (`Move.is_update`) is not looked through.
+        """
         pending, seen = list(uses), set[int]()
         while pending:
             use = pending.pop(0)
@@ -166,8 +170,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value, then the value from which it was made by an update in place, a copy or a rearrangement, and so
-        on, back to a value that was made in another way.
+        """Yields a value, then the value from which the first was made by an update in place, a copy or a rearrangement, and
+        so on. The last is a value that was made in another way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):
@@ -202,8 +206,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion with one operand that it first transposes, bitcasts aside; it may compute
-    anything from the transposed operand.
+    """Returns whether an instruction is a fusion that has one operand and transposes it before it does anything else;
+    bitcasts do not count. The fusion may compute anything from the transposed operand.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False

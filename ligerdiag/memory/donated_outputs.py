@@ -1,7 +1,7 @@
-"""Finds the outputs that lie in the bytes of one donated argument but are computed from another one.
+"""Finds the outputs that lie in the bytes of one donated argument, but are computed from another donated argument.
 
-JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output that is computed from a
-donated argument, and has the bytes of another one that it does not need, is *crossed*.
+JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output is *crossed* if it is
+computed from one donated argument, and has the bytes of another donated argument that it does not need.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,9 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """The donated arguments of one module whose bytes outputs take, and the outputs computed from another one of them."""
+    """Knows which outputs of one module lie in the bytes of donated arguments, and finds the outputs among these that are
+    computed from another donated argument.
+    """
 
     def __init__(self, uses: ValueUses) -> None:
         self._uses = uses
@@ -22,7 +24,9 @@ class DonatedOutputs:
 
     @cached_property
     def by_allocation(self) -> Mapping[int, int]:
-        """Maps the allocation of a donated argument whose bytes an output takes, to the number of that output."""
+        """Maps the index of an allocation to the number of an output: the allocation holds a donated argument, and the
+        output takes the argument's bytes.
+        """
         leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
         taken = {
             (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
@@ -36,11 +40,11 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns the number of another donated argument, of the same size as argument `number`, from which the value is
-        computed; None if there is none.
+        """Returns the number of another donated argument from which the value is computed; None if there is no such
+        argument. The other argument must have the size of argument `number`.
 
-        Looks at the arguments that the value's last operation reads; if there is no such argument among them, at all
-        arguments that the value depends on. Returns None if argument `number` itself is among them.
+        First looks at the arguments that the value's last operation reads. If none of these fits, looks at all arguments
+        that the value depends on. Returns None if argument `number` itself is among the arguments that were looked at.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])
@@ -57,10 +61,10 @@ class DonatedOutputs:
         return tuple(sorted({self._uses.buffers.parameters[one][0] for one in self.by_allocation}))
 
     def _find_reached(self, value: HloInstruction, index: ShapeIndex) -> tuple[int, int]:
-        """Returns two bit sets, in which bit n is parameter n: the arguments that the last operation of a value reads,
-        and all arguments that the value depends on.
+        """Returns two bit sets, in which bit n is parameter n. The first has the arguments that the last operation of a
+        value reads, the second all arguments that the value depends on.
 
-        For a fusion with several results, only those operands count that the result at `index` needs.
+        If the last operation is a fusion with several results, only the operands count that the result at `index` needs.
         """
         operands = value.operands
         fused = self._uses.module.computations[value.called_computations[0]] if value.opcode == "fusion" else None

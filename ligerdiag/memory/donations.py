@@ -1,8 +1,8 @@
-"""Finds for each donated argument the output that takes its bytes, or the reason why none does.
+"""Finds for each donated argument the output that takes its bytes, or the reason why no output does.
 
 JAX pairs donated arguments with outputs of the same shape, dtype and layout, in order; for arrays that are split over
-devices XLA may pair more. A donated argument that no output takes is freed by the runtime, at best after the call: it
-saves nothing while the program runs.
+devices XLA may pair more. If no output takes the bytes of a donated argument, the runtime frees them, at best after the
+call, so the donation saves nothing while the program runs.
 """
 
 import re
@@ -22,18 +22,18 @@ _SEPARATORS = re.compile(r"[._]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedDonation:
-    """A donated argument, and the output that takes its bytes or the reason why none does."""
+    """A donated argument, and the output that takes its bytes, or the reason why no output does."""
 
     number: int
     """Parameter number of the argument."""
     bytes: int
     output: int | None
-    """Number of the output that takes the argument's bytes; None if none does."""
+    """Number of the output that takes the argument's bytes; None if no output does."""
     fault: DonationFault | None
     why: str
     meant: int | None = None
-    """Number of the output that could take the argument's bytes if it had another dtype, sharding or layout; None if the
-    fault is about no single output.
+    """Number of the output that would take the argument's bytes if the output had another dtype, sharding or layout. None
+    if the fault does not concern one certain output.
     """
 
 
@@ -46,12 +46,13 @@ def judge_donations(
     *,
     on_host: Collection[int] = (),
 ) -> tuple[JudgedDonation, ...]:
-    """Returns a record for each donated argument, by parameter number.
+    """Returns a record for each donated argument, in the order of parameter numbers.
 
-    program: the module from before the optimizations, with whole shapes where arrays are split over devices. donated: the
-    parameter numbers that the program is known to donate, besides those that outputs take and XLA's own list of donors.
-    dropped: the parameter numbers that JAX drops from the user's program. on_host: those that lie in the memory of the host,
-    besides those of which the module says it.
+    program: the module from before the optimizations, in which arrays that are split over devices have their whole shapes.
+    donated: the parameter numbers that the program is known to donate. The arguments whose bytes outputs take, and the
+    arguments in XLA's list of donors, are donated too and need not be among them.
+    dropped: the parameter numbers that JAX drops from the user's program.
+    on_host: the parameter numbers of arguments in the host's memory, as far as the module itself does not say so.
     """
     spaces = _Spaces(optimized, on_host)
     taken = {
@@ -80,7 +81,7 @@ def judge_donations(
         if number in dropped:
             fault, why = (
                 DonationFault.DROPPED,
-                "JAX drops what the function never reads, and neither reuses nor deletes it",
+                "the function never reads the argument, so JAX drops it, and neither reuses nor deletes its bytes",
             )
             found.append(JudgedDonation(number=number, bytes=size, output=None, fault=fault, why=why))
             continue
@@ -118,20 +119,23 @@ class DonationClash:
     number: int
     """Parameter number of the argument."""
     output: int
-    """Number of the output that takes its bytes."""
+    """Number of the output that takes the argument's bytes."""
     others: tuple[int, ...]
     """Parameter numbers of the other arguments that are the same array."""
     taken: tuple[int, ...]
-    """Those of `others` whose bytes other outputs are to take."""
+    """The arguments among `others` that are donated as well: other outputs are to take their bytes."""
 
 
 def find_clashes(
     judged: Sequence[JudgedDonation], shared: Sequence[Sequence[int]], dropped: Collection[int]
 ) -> Iterator[DonationClash]:
-    """Yields the donations that XLA's runtime refuses, at most one for each array. An argument that JAX drops is not part
-    of the call, and one whose bytes no output takes is not donated to it.
+    """Yields the donations that XLA's runtime refuses, at most one for each array. It refuses to donate an array that is
+    passed as two arguments of the call.
 
-    judged: of all donated arguments. shared: groups of parameter numbers that are one array. dropped: by JAX.
+    An argument that JAX drops is not part of the call. A donated argument whose bytes no output takes is not donated to it.
+
+    judged: the judgements of all donated arguments. shared: groups of parameter numbers; the arguments of a group are one
+    array. dropped: the parameter numbers that JAX drops.
     """
     outputs = {one.number: one.output for one in judged if one.output is not None}
     for group in shared:
@@ -149,10 +153,11 @@ def find_clashes(
 class _Spaces:
     """The memories, of host or device, in which the arguments and outputs of a module lie.
 
-    JAX pairs donated arguments with outputs of their memory if it knows the memory of all of them, which it does if the
-    arrays are committed to their devices. A described GPU has no memories for JAX, so the module may pair others.
+    If JAX knows the memory of every array, because the arrays are committed to their devices, it pairs a donated argument
+    only with an output in the same memory. A described GPU has no memories for JAX, so the module may pair an argument with
+    an output in the other memory.
 
-    on_host: numbers of parameters on the host, besides those of which the module says it.
+    on_host: numbers of parameters in the host's memory, as far as the module itself does not say so.
     """
 
     def __init__(self, module: HloModule, on_host: Collection[int]) -> None:
@@ -162,16 +167,22 @@ class _Spaces:
         self._spared: set[int] = set()
 
     def are_one(self, number: int, output: int) -> bool:
-        """Returns whether an argument and an output lie in one memory. number: of the parameter."""
+        """Returns whether an argument and an output lie in the same memory: both in the device's or both in the host's.
+
+        number: the argument's parameter number. output: the output's number.
+        """
         return (number in self._arguments) == (output in self._outputs)
 
     def take_spare(
         self, number: int, output: int, outputs: Sequence[ShapeProto], claimed: Mapping[int, int]
     ) -> int | None:
-        """Returns the first output like `output` that lies in the memory of an argument and that no other argument takes;
-        each output at most once, and None if there is none.
+        """Returns the first output that a donated argument could be paired with instead of `output`; None if there is none.
 
-        number: of the parameter. outputs: the shapes of all outputs. claimed: from output to the argument that takes it.
+        Such an output has the shape and dtype of `output`, lies in the memory of the argument, and is paired with no other
+        argument. No output is returned twice.
+
+        number: the argument's parameter number. outputs: the shapes of all outputs. claimed: from the number of an output
+        to the parameter number of the argument with which the module pairs it.
         """
         for other, shape in enumerate(outputs):
             is_like = _has_dimensions(shape, outputs[output]) and shape.element_type == outputs[output].element_type
@@ -183,7 +194,7 @@ class _Spaces:
         return None
 
     def describe(self, number: int, output: str) -> str:
-        """Returns a clause that an output is in the other memory than the argument with this parameter number."""
+        """Returns a clause which says that an output and the argument with this number are in different memories."""
         place, other = ("device", "host") if number in self._arguments else ("host", "device")
         return f"{output} is in the memory of the {place}, and the argument in that of the {other}"
 
@@ -217,14 +228,14 @@ class _Outputs:
     shapes: Sequence[ShapeProto]
     """Shapes of the whole outputs."""
     local: Sequence[ShapeProto]
-    """Shapes of the parts on one device."""
+    """For each output, the shape of its part on one device."""
     claimed: Mapping[int, int]
-    """From each output that takes the bytes of an argument to the number of that argument."""
+    """Maps the number of each output that takes the bytes of an argument to the number of that argument."""
     returned: Collection[int]
     """The outputs that return an argument unchanged."""
     names: Names
     donated: Mapping[int, ShapeProto]
-    """From the number of each donated argument to its whole shape."""
+    """Maps the number of each donated argument to the argument's whole shape."""
 
 
 def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str, int | None]:
@@ -246,18 +257,22 @@ def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str,
         name = names.name_output(number)
         if not _has_dimensions(local_outputs[number], local):
             why = (
-                f"output {name} is split over the devices in another way: each holds {render_shape(local)} of the"
+                f"output {name} is split over the devices in another way: each device holds {render_shape(local)} of the"
                 f" argument and {render_shape(local_outputs[number])} of the output"
             )
             return DonationFault.SHARDING, why, number
         if list(local_outputs[number].layout.minor_to_major) != list(local.layout.minor_to_major):
-            return DonationFault.LAYOUT, f"output {name} has another layout", number
-        return DonationFault.UNKNOWN, f"output {name} has its shape and dtype, but does not take it", number
+            return DonationFault.LAYOUT, f"output {name} has another layout than the argument", number
+        return (
+            DonationFault.UNKNOWN,
+            f"output {name} has the argument's shape and dtype, but does not take its bytes",
+            number,
+        )
     if same:
         if (other := _find_shift(shapes.number, results)) is not None:
             return other
         others = "the only output" if len(same) == 1 else f"each of the {len(same)} outputs"
-        why = f"another donated argument takes {others} of {text}"
+        why = f"{others} of shape {text} takes the bytes of another donated argument"
         return DonationFault.SURPLUS, why, same[0] if len(same) == 1 else None
     if alike:
         return _find_other_dtype(shapes, results, [n for n in alike if n not in results.returned])
@@ -278,27 +293,27 @@ def _find_fault(shapes: _Shapes, results: _Outputs) -> tuple[DonationFault, str,
         ),
     )
     largest = render_shape(outputs[closest])
-    why = f"no output has its shape: it is {text}, and output {names.name_output(closest)} is {largest}"
+    why = f"no output has the shape {text}; output {names.name_output(closest)} is {largest}"
     return DonationFault.SHAPE, why, None
 
 
 def _find_shift(number: int, results: _Outputs) -> tuple[DonationFault, str, int] | None:
-    """Returns the same as `_find_fault` for an argument whose own output another argument takes, because the other one's
-    own output has another dtype; also for an argument whose own output has another dtype itself. None if there is no such
-    output.
+    """Returns the same as `_find_fault` for an argument whose own output (`_find_own`) has another dtype, or takes the bytes
+    of another argument because that argument's own output has another dtype. None if the cause is not such an output.
 
-    JAX gives each output to the first free argument of its shape and dtype, so one output of another dtype moves all
-    outputs after it to the argument before.
+    JAX gives each output the bytes of the first free argument of its shape and dtype. So one output of another dtype shifts
+    the pairs: each output after it takes the bytes of the argument before its own.
     """
     current, first, seen, wanted = number, number, {number}, None
     while (own := _find_own(current, results)) is not None:
         if results.shapes[own].element_type != results.donated[current].element_type:
             dtypes = [DTYPE_NAMES.get(one.element_type, "?") for one in (results.shapes[own], results.donated[current])]
-            why = f"output {results.names.name_output(own)} has its shape, but is {dtypes[0]}, not {dtypes[1]}"
+            why = f"output {results.names.name_output(own)} has the same shape, but is {dtypes[0]}, not {dtypes[1]}"
             if wanted is not None:
                 why = (
-                    f"argument {results.names.name_argument(first)} takes output {results.names.name_output(wanted)},"
-                    f" because output {results.names.name_output(own)} is {dtypes[0]}, not {dtypes[1]}"
+                    f"output {results.names.name_output(wanted)} takes the bytes of argument"
+                    f" {results.names.name_argument(first)}, because output {results.names.name_output(own)} is"
+                    f" {dtypes[0]}, not {dtypes[1]}"
                 )
             return DonationFault.DTYPE, why, own
         taker = results.claimed.get(own)
@@ -312,8 +327,10 @@ def _find_shift(number: int, results: _Outputs) -> tuple[DonationFault, str, int
 
 
 def _find_own(number: int, results: _Outputs) -> int | None:
-    """Returns the number of the output that replaces an argument: of those of its shape, the one with the most similar
-    name; without similar names the one at its place, if there are as many such outputs as donated arguments.
+    """Returns the number of the output that is meant to replace an argument; None if this is unclear.
+
+    Among the outputs of the argument's shape, it is the output with the most similar name. If no name is similar, and there
+    are as many such outputs as donated arguments of this shape, it is the output at the same place among them.
     """
     given = results.donated[number]
     alike = [n for n, one in enumerate(results.shapes) if _has_dimensions(one, given) and n not in results.returned]
@@ -332,13 +349,14 @@ def _find_other_dtype(
 ) -> tuple[DonationFault, str, int | None]:
     """Returns the same as `_find_fault` for an argument with whose shape the program returns arrays only in other dtypes.
 
-    The output meant to replace the argument is the one whose name is most similar, of equally similar ones one that no
-    other donated argument serves. Without a similar name there is none if other arguments serve all. computed: the
-    numbers of the outputs of that shape that are not just an argument returned unchanged.
+    The output that is meant to replace the argument is the output with the most similar name; among equally similar names,
+    an output that takes the bytes of no other argument. If no name is similar, and all these outputs take the bytes of other
+    arguments, no output is meant. computed: the numbers of the outputs of this shape that do not return an argument
+    unchanged.
     """
     own = DTYPE_NAMES.get(shapes.given.element_type)
     if not computed:
-        why = f"each output of its shape returns another argument unchanged, and none is {own}"
+        why = f"each output of the same shape returns another argument unchanged, and no such output is {own}"
         return DonationFault.NO_OUTPUT, why, None
 
     def weigh(number: int) -> tuple[int, bool, int, int]:
@@ -348,9 +366,10 @@ def _find_other_dtype(
     number = max(computed, key=weigh)
     if not weigh(number)[0] and number in results.claimed:
         others = "the only output" if len(computed) == 1 else f"each of the {len(computed)} outputs"
-        return DonationFault.SURPLUS, f"another donated argument takes {others} of its shape, and none is {own}", None
+        why = f"{others} of the same shape takes the bytes of another donated argument, and no such output is {own}"
+        return DonationFault.SURPLUS, why, None
     dtype = DTYPE_NAMES.get(results.shapes[number].element_type, "another dtype")
-    why = f"output {results.names.name_output(number)} has its shape, but is {dtype}, not {own}"
+    why = f"output {results.names.name_output(number)} has the same shape, but is {dtype}, not {own}"
     return DonationFault.DTYPE, why, number
 
 

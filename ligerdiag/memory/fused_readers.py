@@ -1,7 +1,8 @@
 """Finds the operation inside of a fusion that reads a value.
 
-A fusion has the name and the source line of its root, the last operation in it. If a report is about a read of an old
-value, the root's line is of little use: the user has to change the operation that reads, which may be another one.
+A fusion has the name and the source line of its root, the last operation in it. If a report is about a read of an old value,
+the root's line is of little use: the user has to change the operation that reads, which may be another operation than the
+root.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,14 @@ def find_fused_reader(
     origin: Position,
     writers: Sequence[HloInstruction] = (),
 ) -> HloInstruction:
-    """Returns the first operation with a source line inside of a fusion that reads the value at `origin`, or a copy of it;
-    the reader itself if it is no fusion, if it repeats an update of the value, or if no such operation has a line.
+    """Returns the operation inside of the fusion `reader` that reads the value at `origin` or a copy of that value. If
+    several operations read it, returns the first of them that has a source line.
 
-    writers: if there are any, only operations count that also depend on a result of one of them.
+    Returns `reader` itself if it is no fusion, if an operation inside of it updates an array in place, or if no operation
+    that reads the value has a source line.
+
+    writers: instructions that write; if there are any, only an operation that also depends on the result of a writer is
+    returned.
     """
     if reader.opcode != "fusion":
         return reader

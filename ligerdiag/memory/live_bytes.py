@@ -31,9 +31,11 @@ class LiveBytes:
     sizes: tuple[int, ...]
     """For each step, the bytes in use while it runs."""
     values: Mapping[int, tuple[HloInstruction, ShapeIndex]]
-    """From slice number to the first value (instruction and leaf) that the slice holds."""
+    """Maps the number of a slice to the first value that the slice holds, as (instruction, leaf)."""
     spans: Mapping[int, tuple[tuple[int, int], ...]]
-    """From slice number to the spans (first step, last step), in order, in which the slice holds a value."""
+    """Maps the number of a slice of bytes to the spans of steps in which the slice holds a value: in order, each as (first
+    step, last step).
+    """
 
     @property
     def peak(self) -> int:
@@ -48,7 +50,7 @@ class LiveBytes:
 
 
 def compute_live_bytes(uses: ValueUses, *, without: Collection[int] = ()) -> LiveBytes:
-    """Returns the memory in use at each step of the schedule. without: numbers of the arguments that do not count."""
+    """Returns the memory in use at each step of the schedule. without: numbers of arguments that are not counted."""
     walk = _Walk(uses, {one.id for number, one in enumerate(uses.module.entry.parameters) if number in without})
     walk.run(uses.module.entry)
     return walk.finish()

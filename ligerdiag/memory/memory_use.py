@@ -58,7 +58,7 @@ class ExplainedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryAnalysis:
-    """The memory of one module for reports (`use`), with the instructions behind it for rules."""
+    """The memory of one module: `use` is what reports show, and the other fields have the instructions that rules need."""
 
     use: MemoryUse
     copies: tuple[ExplainedCopy, ...] = ()
@@ -87,10 +87,11 @@ def analyse_memory(
     """Returns the memory, copies and donations of a scheduled module.
 
     program: the module from before the optimizations; None if unknown. buffers: XLA's own assignment. argument_names:
-    (parameter number, name) pairs; others are named by their op_name. donated: the parameter numbers that the program
-    donates. dropped: those that JAX drops from the user's program. on_host: those that lie in the memory of the host.
-    shared: groups of those that are one array in the call. warning: JAX's own warning about donations; empty if it gave
-    none. bandwidth: bytes per second that the target's memory can move; 0 if unknown.
+    (parameter number, name) pairs; any other argument is named by its op_name. donated: the parameter numbers that the
+    program donates. dropped: the parameter numbers that JAX drops from the user's program. on_host: the parameter numbers of
+    arguments in the host's memory. shared: groups of parameter numbers; the arguments of a group are one array in the call.
+    warning: JAX's own warning about donations; empty if JAX gave none. bandwidth: bytes per second that the target's memory
+    can move; 0 if unknown.
     """
     uses = ValueUses(optimized, buffers)
     arguments = {
@@ -193,8 +194,8 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
 
 
 def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's line of the first of these instructions that has one; if none has, the nearest line of an
-    operation inside or before them.
+    """Returns the user's source line of the first of these instructions that has a line. If none of them has a line, returns
+    the nearest line of an operation inside of them or before them.
     """
     for one in blamed:
         if (line := find_user_line(module, one)) is not None:

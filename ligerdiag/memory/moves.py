@@ -29,7 +29,7 @@ class Move:
     index: ShapeIndex
     """The leaf of the instruction's result that is the copy."""
     source: Position
-    """The operand that is copied, and the leaf of it."""
+    """The operand that is copied, and which leaf of the operand."""
     source_place: Slice
     target_place: Slice
     computation: HloComputation
@@ -83,8 +83,9 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation in `ValueUses.computations`, and of each one that these call, to the number of times
-    that it runs, and whether it is in a branch.
+    """Maps the id of each computation to the number of times that the computation runs, and whether it is in a branch.
+
+    Has the computations in `ValueUses.computations` and all computations that these call.
     """
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}

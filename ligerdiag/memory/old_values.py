@@ -32,14 +32,14 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has read its operands: its own place,
-        or for an asynchronous start the place of the matching done.
+        """Returns the time in the computation's schedule at which an instruction has read its operands. This is the time
+        of the instruction itself; for an asynchronous start, it is the time of the matching done.
         """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Returns the time of the last use of a value in its computation's schedule; for a result of the computation, the
-        end of the schedule.
+        """Returns the time of the last use of a value in the schedule of the value's computation. For a value that the
+        computation returns, this is the end of the schedule.
         """
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)

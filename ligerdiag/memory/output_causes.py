@@ -1,5 +1,5 @@
-"""Explains copies that are outputs of the program, and copies due to crosswise donation: JAX gave the bytes of one
-donated argument to an output that is computed from another one.
+"""Explains copies whose results are outputs of the program, and copies due to crosswise donation. In a crosswise donation,
+JAX gave the bytes of one donated argument to an output that is computed from another donated argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class OutputCauses:
-    """Explains the copies of one module that are outputs of the program."""
+    """Finds the reasons for the copies in one module whose results are outputs of the program."""
 
     def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
         self._uses = uses
@@ -26,8 +26,9 @@ class OutputCauses:
         self._names = names
 
     def explain_output(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy that is an output of the program; None for any other copy. uses: the uses of the
-        copy's result.
+        """Returns the reason for a copy whose result is an output of the program; None for any other copy.
+
+        uses: the uses of the copy's result.
         """
         if move.computation is not self._module.entry:
             return None
@@ -91,8 +92,8 @@ class OutputCauses:
             subject, form = ("donation", number), CopyForm.COLLECTED
             return CopyReason(cause=CopyCause.DONATION, why=why, subject=subject, blamed=(source[0],), form=form)
         why = (
-            f"`{self._sources.name(source[0])}` computes output {output} in other bytes, because it cannot overwrite"
-            f" what it reads, and XLA copies it into the donated argument {name}"
+            f"`{self._sources.name(source[0])}` cannot overwrite what it reads, so it computes output {output} in other"
+            f" bytes, and XLA copies the output into the donated argument {name}"
         )
         blamed = find_element(self._module, source), source[0]
         return CopyReason(cause=CopyCause.DONATION, why=why, subject=("donation", number), blamed=blamed)
@@ -118,7 +119,7 @@ class OutputCauses:
         updated = list(self._sources.iterate_updated(value))
         return CopyReason(
             cause=CopyCause.RETURNED,
-            why=f"output {output} returns argument {name}, whose bytes output {self._names.name_output(other)} has",
+            why=f"output {output} returns argument {name}, but output {self._names.name_output(other)} has taken its bytes",
             subject=subject,
             blamed=(find_element(self._module, value), value[0]),
             is_needed=value[0].opcode == "conditional" or updated[-1][0] is parameter,
@@ -150,8 +151,9 @@ class OutputCauses:
 
     @cached_property
     def crossed(self) -> Mapping[int, int]:
-        """Maps the number of each donated argument that is paired crosswise to the number of an output that lies in the
-        bytes of this argument and is computed from another donated one, or the other way round.
+        """Maps donated arguments to the outputs with which JAX pairs them crosswise. An output is paired crosswise if it
+        lies in the bytes of one donated argument, but is computed from another donated argument. Both arguments are keys;
+        the value is the number of the output.
         """
         found: dict[int, int] = {}
         root = self._module.entry.root
@@ -165,8 +167,9 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no such output. In a
-        crosswise donation, an output lies in the bytes of one donated argument, but is computed from another one.
+        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no output of such a
+        donation. In a crosswise donation, an output lies in the bytes of one donated argument, but is computed from another
+        donated argument.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
@@ -180,15 +183,15 @@ class OutputCauses:
     def _describe_crossed(self, value: Position, output: int, parameter: int, crossed: int) -> CopyReason:
         why = (
             f"output {self._names.name_output(output)} has the bytes of the donated argument"
-            f" {self._names.name_argument(parameter)}, and is computed from {self._names.name_argument(crossed)}, which is"
+            f" {self._names.name_argument(parameter)}, but is computed from {self._names.name_argument(crossed)}, which is"
             " donated, too"
         )
         blamed = find_element(self._module, value), value[0]
         return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=blamed)
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
-        """Returns whether the array is an element of a loop's state that no iteration changes, as the `xs` that a scan
-        reads.
+        """Returns whether the array at `position` enters the loop as an element of its state that no iteration changes, such
+        as the array `xs` that a `scan` takes apart.
         """
         if loop.opcode != "while":
             return False

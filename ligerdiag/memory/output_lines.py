@@ -1,4 +1,4 @@
-"""Finds the instruction and the source line that make one output or one result of an instruction."""
+"""Finds the instruction and the source line that compute an output of the program, or one of several results of a fusion."""
 
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
@@ -9,8 +9,8 @@ _MOST_STEPS = 64
 
 
 def find_output(module: HloModule, number: int) -> HloInstruction | None:
-    """Returns the instruction that computes an output of a module; a parameter if the output returns an argument
-    unchanged. None if the module has no output with this number.
+    """Returns the instruction that computes an output of a module. If the module returns an argument unchanged as this
+    output, the instruction is a parameter. None if the module has no output with this number.
     """
     root = module.entry.root
     leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
@@ -21,8 +21,8 @@ def find_output(module: HloModule, number: int) -> HloInstruction | None:
 
 
 def find_element(module: HloModule, position: Position) -> HloInstruction:
-    """Returns the instruction inside of a fusion that computes one of its several results; for any other instruction,
-    the instruction itself.
+    """Returns the instruction that computes the value at a position. If the value is one of several results of a fusion,
+    this is an instruction inside of the fusion; otherwise it is the instruction of the position itself.
     """
     value, index = position
     if value.opcode != "fusion" or not index:

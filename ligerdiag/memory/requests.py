@@ -30,8 +30,8 @@ def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequ
     """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, and
     whether it works in place.
 
-    paid: the copies that XLA made although the program does not need them; an operation for which XLA made such a copy
-    is yielded as one that does not work in place.
+    paid: the copies that XLA made although the program does not need them; if XLA made such a copy
+    for an operation, the operation does not work in place.
     """
     served = _list_served(uses, paid)
     for computation in uses.computations:

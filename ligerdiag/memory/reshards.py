@@ -1,7 +1,7 @@
 """Finds collectives that XLA's partitioner puts in front of a call or an update that works in place.
 
 The operation then works on a gathered or exchanged array in other bytes, and its result is not in the bytes of the
-array that the author donated. A collective that the author writes (`all_gather`, `psum`, ...) is not one of these.
+array that the author donated. Collectives that the author writes (`all_gather`, `psum`, ...) do not count.
 """
 
 from collections.abc import Iterator
@@ -30,17 +30,19 @@ class Reshard:
     collective: HloInstruction
     writer: HloInstruction
     bytes: int
-    """Bytes of the array that it brings to the operation; a combined collective brings others, too."""
+    """Bytes of the array that the collective brings to the operation. A combined collective may bring other arrays, too,
+    which are not counted.
+    """
     trips: int | None
     why: str
     """One clause that explains the collective, with names."""
     is_update: bool = False
-    """Whether the operation is an update of XLA's own, and no call."""
+    """Whether the operation is one of XLA's updates, such as a dynamic-update-slice, rather than a custom call."""
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields the partitioner's collectives in front of operations that work in place, if they bring at least
-    `SMALLEST_BYTES`; each only once.
+    """Yields each collective that the partitioner put in front of an operation that works in place, if the array that it
+    brings has at least `SMALLEST_BYTES`.
     """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:

@@ -51,13 +51,14 @@ class ValueUse:
     user: HloInstruction
     """The instruction that uses the value; for a result, the root of the computation."""
     index: ShapeIndex
-    """The leaf of the user's operand, or of the computation's result. () if the user reads the value, except for an element
-    of a loop's state that the loop only reads, and () if the user starts an asynchronous operation.
+    """The leaf of the user's operand, or, for the role RESULT, of the computation's result. For an element of a loop's
+    state, this is the index of the element, also if the loop only reads the element. For any other read, and if the user
+    starts an asynchronous operation, it is ().
     """
 
     @property
     def needs_bytes(self) -> bool:
-        """Returns whether this use requires the value in certain bytes, where it will be overwritten."""
+        """Returns whether the value must lie in the bytes of the user's result, which the user then overwrites."""
         return self.role in (UseRole.OVERWRITTEN, UseRole.STATE, UseRole.BRANCH)
 
 
@@ -77,8 +78,8 @@ class ValueUses:
 
     @cached_property
     def computations(self) -> tuple[HloComputation, ...]:
-        """Returns the computations with a schedule of their own, the entry first: those that loops, branches, calls and
-        asynchronous starts run, but not those of fusions or reductions.
+        """Returns the computations with a schedule of their own, the entry first. Loops, branches, calls and asynchronous
+        starts run such computations; the computation of a fusion or a reduction has no schedule.
         """
         return tuple(list_running(self.module))
 
@@ -91,7 +92,9 @@ class ValueUses:
         return None if number is None else self.buffers.slices[number]
 
     def find_origin(self, value: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the place in the same computation that computes a value, or where it enters the computation."""
+        """Returns the position that computes a value. If another computation computes it, returns the position through
+        which the value enters this computation, such as a parameter.
+        """
         home = self.module.homes[value.id]
         position = value, index
         while True:
@@ -205,8 +208,8 @@ class ValueUses:
 
 
 def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, operand's leaf) of each update in place: all that `find_in_place` yields, and the
-    updates by fusions that update a bitcast of their operand.
+    """Yields (leaf of the result, leaf of the operand that is updated) for each update in place of an instruction. These
+    are the pairs that `find_in_place` yields, and the updates inside of a fusion that update a bitcast of its operand.
     """
     found = list(find_in_place(module, instruction))
     yield from found

@@ -283,7 +283,7 @@ def test_integers_keep_their_values_if_others_make_the_call_fail(check: Check) -
     index = np.arange(SIZE, dtype=np.int32)
     report = check("sorted_index", make_floats(), index, effects={"lone_sorted": {"writes": []}})
     assert read_runs(report, "sorted") == ["read", "reads not tested", "all written"]
-    assert report.notes == ("operands of integers kept their values, because a run with other integers failed",)
+    assert report.notes == ("operands with integers kept their values, because a run with other integers failed",)
     assert report.ok, report
 
 
@@ -291,16 +291,18 @@ def test_a_call_that_fails_with_its_own_operands_is_not_covered(check: Check) ->
     report = check("refused", make_floats(), effects=NOTHING)
     assert (report.ok, report.problems, report.device) == (False, (), "")
     (refused, double) = report.not_covered
-    assert refused.startswith("`lone_refuse` was not observed in a run: a run of it by itself failed")
+    assert refused.startswith("`lone_refuse` was not observed in a run: a run of the call by itself failed")
     assert double.startswith("`lone_double` was not observed in a run: the program failed before it reached the call")
-    assert report.notes[0] == "operands of integers kept their values, because a first run failed"
+    assert report.notes[0] == "operands with integers kept their values, because a first run failed"
 
 
 def test_a_call_that_cannot_be_compiled_is_not_tried_twice(check: Check) -> None:
     report = check("unreadable", make_floats(), effects=NOTHING)
     assert report.device == "cpu"
     assert not any("kept their values" in line for line in report.notes)
-    assert report.notes[0].startswith("`lone_missing` was not observed in a run: it could not be compiled by itself")
+    assert report.notes[0].startswith(
+        "`lone_missing` was not observed in a run: the call could not be compiled by itself"
+    )
     assert read_runs(report, "double") == ["read", "all written"]
 
 

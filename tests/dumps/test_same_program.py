@@ -47,24 +47,30 @@ def renamed(name: str, number: int = 7) -> HloProto:
 
 
 OTHERS: dict[str, tuple[HloProto, str]] = {
-    "name": (renamed("jit_other"), "it is called `jit_other`, the optimized module `jit_step`"),
-    "number": (renamed("jit_step", 9), "it is module 9 of its process, the optimized module is number 7"),
-    "fewer parameters": (build(array(8, 4)), "its parameters hold 1 array, those of the optimized module 2"),
+    "name": (renamed("jit_other"), "it is called `jit_other`, but the optimized module is called `jit_step`"),
+    "number": (renamed("jit_step", 9), "it is module 9 of its process, but the optimized module is module 7"),
+    "fewer parameters": (
+        build(array(8, 4)),
+        "its parameters hold 1 array, but the optimized module's parameters hold 2",
+    ),
     "more parameters": (
         build(array(8, 4), array(4), array(4)),
-        "its parameters hold 3 arrays, those of the optimized module 2",
+        "its parameters hold 3 arrays, but the optimized module's parameters hold 2",
     ),
-    "smaller": (build(array(8, 2), array(4)), "its parameter 0 is f32[8,2], that of the optimized module f32[8,4]"),
-    "rank": (build(array(32), array(4)), "its parameter 0 is f32[32], that of the optimized module f32[8,4]"),
-    "order": (build(array(4), array(8, 4)), "its parameter 0 is f32[4], that of the optimized module f32[8,4]"),
+    "smaller": (
+        build(array(8, 2), array(4)),
+        "its parameter 0 is f32[8,2], but in the optimized module it is f32[8,4]",
+    ),
+    "rank": (build(array(32), array(4)), "its parameter 0 is f32[32], but in the optimized module it is f32[8,4]"),
+    "order": (build(array(4), array(8, 4)), "its parameter 0 is f32[4], but in the optimized module it is f32[8,4]"),
     "dtype": (
         build(ShapeProto(element_type=16, dimensions=(8, 4)), array(4)),
-        "its parameter 0 is bf16[8,4], that of the optimized module f32[8,4]",
+        "its parameter 0 is bf16[8,4], but in the optimized module it is f32[8,4]",
     ),
-    "outputs": (build(outputs=(array(8, 4),)), "its outputs hold 1 array, those of the optimized module 2"),
+    "outputs": (build(outputs=(array(8, 4),)), "its outputs hold 1 array, but the optimized module's outputs hold 2"),
     "an output": (
         build(outputs=(array(8, 4), array(4))),
-        "its output 1 is f32[4], that of the optimized module f32[8]",
+        "its output 1 is f32[4], but in the optimized module it is f32[8]",
     ),
 }
 SAME = {

@@ -108,8 +108,8 @@ def test_text_without_tags_gives_no_verdict_that_the_order_could_change(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "no HLO text that jaxlib can parse"),
-        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "no HLO text that jaxlib can parse"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "jaxlib cannot parse it as HLO text"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "jaxlib cannot parse it as HLO text"),
         (b"HloModule m\n\nc {\n  ROOT p = f32[] parameter(0)\n}\n", "`x.txt` has no ENTRY computation: it is cut off"),
         (b"HloModule m, " + b"{" * 200_000, "x.txt"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),

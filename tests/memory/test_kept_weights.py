@@ -45,9 +45,9 @@ def test_a_void_donation_names_the_output_with_the_argument_s_path(cases: dict[s
     void = {one.argument: one.why for one in case.memory.donations if one.fault is DonationFault.DTYPE}
     assert len(void) == 6
     for argument, why in void.items():
-        assert why == f"output `{argument.replace('run', '0', 1)}` has its shape, but is f32, not bf16"
+        assert why == f"output `{argument.replace('run', '0', 1)}` has the same shape, but is f32, not bf16"
     finding = find(case, "LD028")
-    assert "output `0.velocity.block0.gate` has its shape, but is f32, not bf16; the same holds" in finding.message
+    assert "output `0.velocity.block0.gate` has the same shape, but is f32, not bf16; the same holds" in finding.message
     assert read(finding.source).startswith("velocity = jax.tree.map")
 
 
@@ -70,7 +70,7 @@ def test_an_argument_that_is_only_returned_replaces_no_donated_one(cases: dict[s
     (half,) = [one for one in memory.donations if one.argument == "half"]
     assert (half.fault, half.why) == (
         DonationFault.NO_OUTPUT,
-        "each output of its shape returns another argument unchanged, and none is bf16",
+        "each output of the same shape returns another argument unchanged, and no such output is bf16",
     )
 
 
@@ -91,7 +91,7 @@ def test_the_cure_for_a_rotated_structure_has_no_copy(cases: dict[str, CaseRepor
 def test_a_copy_that_another_order_of_the_outputs_avoids_is_not_needed(cases: dict[str, CaseReport]) -> None:
     (copy,) = list_copies(cases["keep_old"])
     assert (copy.cause, copy.is_needed) == (CopyCause.RETURNED, False)
-    assert copy.why == "output `1` returns argument `weights`, whose bytes output `0` has"
+    assert copy.why == "output `1` returns argument `weights`, but output `0` has taken its bytes"
     finding = find(cases["keep_old"], "LD027")
     assert "return the unchanged argument before the output that replaces it" in finding.help
     assert read(finding.source) == "return weights - 0.1 * gradient, weights"
@@ -114,7 +114,7 @@ def test_a_reader_of_both_values_is_not_told_to_run_before_the_write(shared_cach
     options = api.CheckOptions(selectors=(f"{program}::delta_of_scatter",), cache_directory=shared_cache, replay=False)
     (case,) = api.check(options).cases
     finding = find(case, "LD027")
-    assert "depends on the new one" in finding.message
+    assert "depends on the new value" in finding.message
     assert finding.help.startswith("compare only the part that changes")
 
 

@@ -35,26 +35,26 @@ FOUND = {
 MESSAGES = {
     "train.py::loss_first": (
         "14 copies move 28.0 MiB: output `1.1.0.nu.layers.qkv` has the bytes of the donated argument"
-        " `opt_state.1.0.mu.layers.qkv`, and is computed from `opt_state.1.0.nu.layers.qkv`, which is donated, too"
+        " `opt_state.1.0.mu.layers.qkv`, but is computed from `opt_state.1.0.nu.layers.qkv`, which is donated, too"
     ),
     "train.py::target_network": (
         "a copy moves 1.0 MiB: `dot_general` reads the old value of argument `params.b` after `add` overwrites it, and"
-        " does not need the new one"
+        " does not need the new value"
     ),
     "decode.py::one_stacked": (
         "two copies move 8.0 MiB: a loop reads argument `cache.v` part by part, and collects output `1.v` in an array of"
         " its own, which XLA then copies back"
     ),
     "decode.py::rolled": (
-        "four copies move 4.0 MiB: `scatter` computes output `1.0.0` in other bytes, because it cannot overwrite what it"
-        " reads, and XLA copies it into the donated argument `caches.0.0`"
+        "four copies move 4.0 MiB: `scatter` cannot overwrite what it reads, so it computes output `1.0.0` in other"
+        " bytes, and XLA copies the output into the donated argument `caches.0.0`"
     ),
     "more.py::ring_attention": (
         "two copies move 4.0 MiB (1.0 MiB in each of 4 iterations): `ppermute` cannot overwrite the loop's state, which it"
         " moves to another device"
     ),
     "split.py::zero_one": (
-        "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, and is"
+        "two copies move 512.0 KiB: output `1.0.mu.a` has the bytes of the donated argument `opt_state.0.nu.a`, but is"
         " computed from `opt_state.0.mu.a`, which is donated, too"
     ),
 }

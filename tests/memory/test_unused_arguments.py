@@ -116,7 +116,7 @@ def test_the_finding_names_cause_and_cure(reports: dict[str, CaseReport]) -> Non
     assert finding.rule == "LD028"
     assert finding.message == (
         "`old` (16.0 KiB) is donated, but no output takes these bytes:"
-        " JAX drops what the function never reads, and neither reuses nor deletes it"
+        " the function never reads the argument, so JAX drops it, and neither reuses nor deletes its bytes"
     )
     assert "`keep_unused=True`" in finding.help
 

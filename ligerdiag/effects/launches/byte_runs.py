@@ -161,8 +161,8 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
     """Returns the same bytes as sorted runs that neither touch nor overlap.
 
-    by_program: whether to merge the runs of each program separately; if not, the runs of all programs are merged and
-    become runs of program 0.
+    by_program: whether to merge the runs of each program separately. Otherwise, the runs of all programs are merged with
+    each other, and become runs of program 0.
     """
     if not len(runs):
         return runs
@@ -183,7 +183,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 def covers(merged: ByteRuns, size: int) -> bool:
     """Returns whether runs cover all bytes from 0 to `size`.
 
-    merged: the runs of all programs, merged with `by_program=False`; none ends after byte `size`.
+    merged: the runs of all programs, merged with `by_program=False`; no run ends after byte `size`.
     """
     return size == 0 or (len(merged) == 1 and int(merged.start[0]) <= 0 and int(merged.stop[0]) >= size)
 
@@ -204,22 +204,22 @@ def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
 
 
 def contains(merged: ByteRuns, runs: ByteRuns) -> bool:
-    """Returns whether `merged` has every byte of `runs` for the same program. merged: merged for each program
-    separately.
+    """Returns whether `merged` has every byte of `runs`, for the same program. merged: a result of `merge` with
+    `by_program`.
     """
     return not len(runs) or bool(_find_owners(runs, merged).all())
 
 
 def intersect(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes that both sets have. Both sets must be merged, each program separately."""
+    """Returns, for each program, the bytes that are in both sets. Both sets must be results of `merge` with `by_program`."""
     if not len(one) or not len(other):
         return make_empty()
     return _select(one, other, 3, budget)
 
 
 def subtract(one: ByteRuns, other: ByteRuns, budget: Budget) -> ByteRuns:
-    """Returns, for each program, the bytes of `one` that `other` lacks. Both sets must be merged, each program
-    separately.
+    """Returns, for each program, the bytes of `one` that are not in `other`. Both sets must be results of `merge` with
+    `by_program`.
     """
     if not len(one) or not len(other):
         return one
@@ -251,7 +251,7 @@ def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> Byte
 
 
 def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
-    """Returns whether some byte is read by one program and written by another one."""
+    """Returns whether one program reads a byte that another program writes."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False

@@ -82,7 +82,7 @@ def compute_binary(  # noqa: PLR0917
 ) -> IndexValue:
     """Returns the result of an operation on two integers of `bits` bits; `bits` 1 means booleans.
 
-    name: the operation's, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
+    name: the operation's name, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
     result of another program does not matter.
     """
     if bits == 1:
@@ -161,7 +161,7 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
     """Returns an integer converted from one width to another, as `arith.extsi`, `extui`, `trunci` and `index_cast` do.
 
-    name: the operation's, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
+    name: the operation's name, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
     """
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):
@@ -234,8 +234,8 @@ def make_block_pointer(
 ) -> IndexValue:
     """Returns the result of a `tt.make_tensor_descriptor` or a `tt.make_tensor_ptr`.
 
-    numbers: the sizes, then the strides, for a block pointer then the offsets. groups: 2 for a descriptor, 3 for a
-    block pointer.
+    numbers: one after another, all sizes, all strides and, for a block pointer, all offsets. groups: how many of these lists
+    `numbers` has: 2 for a descriptor, 3 for a block pointer.
     """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -253,11 +253,12 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the addresses of a block's elements and the mask of those that are accessed, which is Unknown if it cannot
-    be computed; returns None if the addresses are unknown.
+    """Returns the addresses of a block's elements, and the mask of the elements that are accessed. The mask is Unknown if it
+    cannot be computed. Returns None if the addresses are unknown.
 
     pointer: a block pointer or a descriptor. offsets: the block's position, per dimension. checked: dimensions in which
-    elements outside the tensor are skipped. width: bytes of an element; the result is None without it.
+    elements outside the tensor are skipped. width: bytes of an element; None if unknown, and then
+    the addresses are unknown.
     """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None

@@ -100,7 +100,7 @@ class MaskBox:
     gate: Mask
     """Whether any element of each program's tensor can be true: [programs], or [1] if all programs agree."""
     intervals: tuple[tuple[IndexArray, IndexArray] | None, ...] = ()
-    """For each dimension the first coordinate and the one past the last, each [programs] or [1]; None if all
+    """For each dimension, the interval as (first coordinate, last coordinate + 1), each [programs] or [1]; None if all
     coordinates are in the interval.
     """
     shape: Shape = ()
@@ -116,7 +116,7 @@ class Dense:
     """A tensor of integers or booleans with every element stored."""
 
     data: Elements
-    """The elements: [programs or 1, *shape], where a dimension along which they are equal may have size 1."""
+    """The elements, [programs or 1, *shape]. A dimension may have size 1 if all elements along it are equal."""
     shape: Shape
 
 
@@ -138,7 +138,8 @@ class AbstractBlockPointer:
     strides: tuple[Linear, ...]
     """Distance, in elements, between neighbours along each dimension."""
     offsets: tuple[Linear, ...]
-    """Position of the block, in elements along each dimension; () for a descriptor, whose operations give it."""
+    """Position of the block, in elements along each dimension; () for a descriptor: each operation on it gives the
+    position itself."""
     block: Shape
 
 

@@ -63,7 +63,7 @@ _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 
 
 class LaunchSite:
-    """The grid of a launch, and those of its programs (kernel instances) that the evaluation follows."""
+    """The grid of a launch, and the programs (kernel instances) in the grid that the evaluation follows."""
 
     def __init__(self, grid: tuple[int, int, int], budget: Budget, *, ends_only: bool = False) -> None:
         """Lists the programs to follow. ends_only: whether these are only the grid's first and last program."""

@@ -5,13 +5,13 @@ adds nothing. `Demand` therefore lists the *wanted* values: the values on which 
 memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from
 which these are computed.
 
-`Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of
-each program, as runs (ranges of consecutive bytes). *May* runs contain every byte that a program may access; *sure*
-runs contain only bytes that it certainly accesses. If a branch depends on data, both ways are followed: a write on both
-is sure, a write on one way is invisible to the other, and reads there are never sure. A read is *uncovered* if the
-program has not surely written the bytes before. A write is *blind* if the program has not surely read the bytes before.
-If no program may write a byte blindly, the first program that writes it reads it first: a sure read of the byte then
-sees the contents from before the launch. An atomic exchange whose result is unused counts as a write and not as a read.
+`Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of each
+program, as runs (ranges of consecutive bytes). *May* runs contain every byte that a program may access; *sure* runs contain
+only bytes that it certainly accesses. If a branch depends on data, both ways are followed. A write on both ways is sure. A
+write on one way is not visible on the other way, and a read on either way is never sure. A read is *uncovered* if the
+program has not surely written the bytes before. A write is *blind* if the program has not surely read the bytes before. If
+no program may write a byte blindly, the first program that writes it reads it first: a sure read of the byte then sees the
+contents from before the launch. An atomic exchange whose result is unused counts as a write and not as a read.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -90,8 +90,8 @@ def compute_demand(
 ) -> frozenset[int]:
     """Returns the values of a function that must be followed.
 
-    reaches: whether the addresses of a memory operation are needed. is_silent: whether the function with this name
-    accesses no memory. is_entry: whether the function is the one that is launched, whose results are not used.
+    reaches: returns whether the addresses of a memory operation are needed. is_silent: returns whether the function with
+    this name accesses no memory. is_entry: whether the launch runs this function itself, so that nothing uses its results.
     """
     sources = _collect_sources(function)
     wanted: set[int] = set()
@@ -171,7 +171,7 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The accesses to one argument's buffer that the programs of a launch may make, and those that they surely make."""
+    """The accesses that the programs of a launch may make to one argument's buffer, and those that they surely make."""
 
     size: int | None
     """Bytes of the buffer; None if unknown."""
@@ -283,7 +283,7 @@ class Trace:
             buffer.old_read.append((runs, read))
 
     def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
-        """Returns a read that surely sees the buffer's contents from before the launch; None if none is sure."""
+        """Returns a read that surely sees the buffer's contents from before the launch; None if no read surely does."""
         if not buffer.may_write and not buffer.writes_anywhere:
             return buffer.first_read if buffer.reads_old else None
         if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:

@@ -189,9 +189,9 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns the value of an argument as the evaluation follows it.
+    """Returns the value with which the evaluation starts to follow an argument.
 
-    number: the argument's. type_text: its type, as MLIR prints it.
+    number: the number of the argument. type_text: the argument's type, as MLIR prints it.
     """
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
@@ -282,8 +282,8 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Whether programs of a grid write bytes that other programs read, if two buffers are the same bytes; the fields
-    are those of `access.InPlace`.
+    """Says whether programs of a grid write bytes that other programs read if two buffers are the same bytes. The fields
+    have the same meaning as in `access.InPlace`.
     """
 
     neighbours: Neighbours

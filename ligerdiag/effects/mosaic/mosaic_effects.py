@@ -8,8 +8,8 @@ The host function takes a table with the address of each buffer, operands before
 address of buffer `k`. The host makes each TMA descriptor in its stack frame; the launch captures the descriptor's
 bytes, and a copy through an address in them is a copy through the descriptor at that offset. A value points to a set of
 places (buffers, table, stack frame), the union over all paths; loops are followed to a fixpoint. A write is possible,
-not certain: masks, bounds and trip counts are ignored. An unknown address could be any buffer's: all of them are then
-UNKNOWN.
+not certain: masks, bounds and trip counts are ignored. An unknown address could be in any buffer: the accesses to all
+buffers are then UNKNOWN.
 """
 
 import importlib
@@ -319,8 +319,8 @@ _UNNAMED = "anonymous"
 
 
 def make_unique_name(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name, or a unique one if it has none: a declaration for one unnamed kernel must not apply to
-    all of them.
+    """Returns the kernel's name; for a kernel without a name, a unique name. A user's declaration for one unnamed kernel
+    must not apply to all unnamed kernels.
     """
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 

@@ -20,8 +20,8 @@ class InBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A place in the table of buffer addresses that the host function receives; `entry`, the number of the buffer whose
-    address is there, is None if unknown.
+    """A place in the table of buffer addresses that the host function receives. `entry` is the number of the buffer whose
+    address is at this place; None if unknown.
     """
 
     entry: int | None
@@ -63,14 +63,14 @@ class PlaceFacts:
     accesses: list[Access]
     reasons: list[str] = field(default_factory=list[str])
     changed: bool = False
-    """Whether a place was added since the last `start_round`."""
+    """Whether the current pass over the module, which began with `start_round`, has found a new place."""
     _points: dict[Any, Places] = field(default_factory=dict[Any, Places])
     _contents: dict[Slot, Places] = field(default_factory=dict[Slot, Places])
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Clears the accesses for another pass over the module: a pass that still found new places has missed some
-        accesses.
+        """Clears the accesses, for another pass over the module. Passes are repeated until one finds no new place, because
+        the accesses that a pass found before a new place may be incomplete.
         """
         self.changed = False
         self.accesses = [Access.NONE] * self.count
@@ -135,7 +135,9 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value may point into a buffer by its type, but no place to which it points is known."""
+        """Returns whether the value may be an address in a buffer, judged by its type, but no place to which it points is
+        known.
+        """
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
@@ -151,8 +153,8 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Returns the places of a value of unknown origin: `Foreign` if its type is that of an address; none if it is not,
-    or if it is an address in memory that is never a buffer, such as shared memory.
+    """Returns the places to which a value of unknown origin may point. This is `Foreign` if the value is an address. It is
+    no place if the value is no address, or an address in memory that no buffer is in, such as shared memory.
     """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
