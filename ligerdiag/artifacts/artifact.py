@@ -114,8 +114,8 @@ class KernelCall:
     its kernel and source line.
     """
     alone: LoneCall | None
-    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if this custom call
-    could not be built.
+    """If JAX dropped the call, the custom call that XLA would have got for it. None if XLA got the call, or if the
+    custom call could not be built.
     """
     site: SourceLine | None = None
     """The line that makes the call; None if no single line is known. For a call in a backward function this is a line
@@ -124,7 +124,7 @@ class KernelCall:
     repeated: tuple[tuple[int, ...], ...] = ()
     """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     dropped: tuple[int, ...] = ()
-    """Tags of the operations that are this call in the program as written and that XLA did not get."""
+    """Tags of those operations of the program as written that are this call, but that XLA did not get."""
     call: str = ""
     """The name that ligerdiag gives the call during tracing, the same for all calls from one place in the user's code;
     empty if the call has none; see `compile.lowering.call_names`.
@@ -180,7 +180,9 @@ class Provenance:
     `ANY_OPERAND` means all operands. None if the artifact does not record them.
     """
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX separated from the writes before them, see `compile.lowering.refs`."""
+    """Reads of Refs that follow a write in the author's code, but that JAX separated from this write; see
+    `compile.lowering.refs`.
+    """
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs in the program as written and in the one that XLA gets; empty unless JAX separated a store from
     a read.
@@ -198,8 +200,8 @@ class Provenance:
     they are parameters all the same, and not donated.
     """
     on_host: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that lie in the memory of the host, although XLA compiled for arguments in that
-    of the device.
+    """Positions in `inputs` of the arguments that lie in the host's memory, although XLA compiled for arguments in the
+    device's memory.
     """
     shared: SharedArguments | None = None
     """The arguments that are one array; None if there are none."""

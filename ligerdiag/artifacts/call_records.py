@@ -1,6 +1,6 @@
-"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices, reads
-of Refs that JAX moved, and the reads at which ties can be inserted. A tie is a trivial operation that puts one read after a
-kernel.
+"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices,
+the reads of Refs that JAX moved away from the write before them, and the reads at which ties can be inserted. A tie is
+a trivial operation that puts one read after a kernel.
 
 A device's number is its partition id in the SPMD module.
 """
@@ -109,11 +109,13 @@ class RefMove(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """A read of a Ref that JAX separated from the write before it."""
+    """A read of a Ref that comes after a write to the Ref in the author's code, but not in the program that JAX made of
+    it.
+    """
 
     kind: RefMove
     made: SourceLine | None
-    """The line that makes the Ref; like `read` and `write`, None if it is unknown."""
+    """The line that makes the Ref. Each of `made`, `read` and `write` is None if the line is unknown."""
     read: SourceLine | None
     write: SourceLine | None
     """The line of the write: a kernel call, or a store."""

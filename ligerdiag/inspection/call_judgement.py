@@ -64,7 +64,7 @@ class _Operand:
     is_stated: bool
     """Whether `effects` decide what the call does with the operand, where the code does not."""
     access: Access
-    """The access that the code may make, through the operand's pointer and that of the output that aliases it."""
+    """The access that the code may make through the pointer of the operand, or of the output that aliases the operand."""
     use: OperandUse
     stores: tuple[SourceLine, ...]
     run: OperandRun | None

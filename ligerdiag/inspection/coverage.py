@@ -77,7 +77,7 @@ class Compilation:
     plain values; see `lost_refs`, which compares the two.
     """
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has separated from the writes before them."""
+    """Reads of Refs that follow a write in the author's code, but that JAX has separated from this write."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of the program as written and of the module that XLA got."""
     refs_trouble: str = ""
@@ -91,7 +91,7 @@ class Compilation:
     dropped: tuple[int, ...] = ()
     """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
     on_host: tuple[int, ...] = ()
-    """Numbers of the parameters that lie in the memory of the host, besides those of which the module says it."""
+    """Numbers of the parameters whose arguments lie in the host's memory although the module does not say so."""
     shared: SharedArguments | None = None
     """The parameters that are one array in the call, by their numbers; None if there are none."""
     donation_warning: str = ""
@@ -210,8 +210,8 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Returns a copy of the first view in which each output and each read is unknown on which `outputs` or another view
-    disagrees with it; None if there is no view.
+    """Returns a copy of the first view. If `outputs` or another view disagrees with the first view about an output or a
+    read, that output or read is unknown in the copy. Returns None if there is no view.
 
     views: views of one schedule, each from the judgement of one possible order of the program. outputs: from output name
     to the verdict on which all judgements agree, unknown if they do not.

@@ -6,11 +6,11 @@ order (see `analysis.provenance`). Each random argument has the default distribu
 program that ligerdiag itself compiles (`Draw()`), but a seed of its own, because equal arguments hide errors. A dump
 does not say how arrays are placed on several devices, so only modules for one device are replayed.
 
-A dump contains the program only after MLIR has folded it, which may remove operations that kept a value's contents from
-before a kernel's write apart from those after it. For some values it is therefore undecidable which of the two autodiff
-meant; for others it surely meant the contents from before the write, whereas running the program in order gives it those
-after it. If an output depends on a value of either kind, that run need not give the intended output, so the output is
-undecided.
+A dump contains the program only after MLIR has folded it. Folding may remove an operation, such as `* 1`, that kept a
+value's contents from before a kernel's write apart from its contents after the write. For some values it is therefore
+undecidable which contents autodiff meant. For others, autodiff surely meant the contents from before the write, but a
+run in program order reads the contents after it. If an output depends on a value of either kind, a run in program order
+need not compute the intended output, so the output is undecided.
 
 If the estimated cost of a replay exceeds the bounds, its most expensive loops are cut short (see `runs.loop_cuts`); if
 that does not suffice, the replay is refused before any argument is drawn. The caller has to end a replay that runs into

@@ -2,9 +2,9 @@
 -m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
-the author's. So the outputs of both programs as written are computed on the arguments of the first one's case: on those
-of its replay, on the same with the other sign, and on further random ones, since a branch that depends on the numbers may
-hide a difference.
+the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several
+sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of the
+first program's case uses, the same set with the opposite signs, and further random sets.
 """
 
 import traceback

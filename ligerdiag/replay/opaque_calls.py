@@ -8,7 +8,9 @@ class OpaqueUse:
     """How a call uses one of its buffers."""
 
     reads: bool = False
-    """Whether contents from before the call may affect the values that the call writes to any buffer."""
+    """Whether this buffer's contents from before the call may affect a value that the call writes to this or another
+    buffer.
+    """
     writes: bool = False
     blends: bool = False
     """Whether the new value of an element that the call may write can depend on its old value, or equal it because the call

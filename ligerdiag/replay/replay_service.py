@@ -155,7 +155,9 @@ class KeptReplays:
 
 
 def compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
-    """Returns everything beside a program and its arguments that a number of a replay depends on, for keys of the cache."""
+    """Returns everything on which the numbers of a replay depend, apart from the program and its arguments; the keys of
+    the cache contain it.
+    """
     return {
         "fingerprint": compute_replay_fingerprint(),
         "versions": {**toolchain.versions, **_compute_versions()},
@@ -178,7 +180,7 @@ OVERRUN_FACTOR = 20.0
 """Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or replays a dump.
 """
 ORDERS_SHARE = 0.5
-"""Share of a case's timeout after which its replay no longer begins to run the schedule in yet another order."""
+"""Share of a case's timeout; a replay that has taken this long runs the schedule in no further order."""
 SLACK_BYTES = 4 << 30
 """Bytes that a worker may take beyond twice the estimate of its largest case."""
 
@@ -377,12 +379,13 @@ def _run(
 
 
 def group_jobs(jobs: Sequence[tuple[CaseSpec, float]], workers: int) -> list[list[int]]:
-    """Divides replays into groups, each for one worker, and returns the positions of each group; the group that is
-    estimated to take longest comes first.
+    """Divides replays into groups, each for one worker. Returns, for each group, the positions of its replays in
+    `jobs`; the group with the longest estimated time comes first.
 
-    A worker takes cases of one source; for neighbours with equal draws it draws the arguments, multiplies them and runs
-    the kernels once. So the cases of a source are one group, unless that would keep one worker busy while others have
-    nothing left to do: then the cases with equal draws are.
+    A worker takes cases of one source. If consecutive cases have equal draws, that is, the same random arguments, it
+    draws the arguments, multiplies them and runs the kernels only once. So all cases of a source form one group. If
+    that would keep one worker busy while others have nothing left to do, the source is divided into several groups: one
+    for each set of cases with equal draws.
 
     jobs: for each replay its case and its estimated seconds. workers: number of workers.
     """

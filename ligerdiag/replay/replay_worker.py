@@ -45,7 +45,7 @@ class Bounds:
     memory: int = 4 << 30
     """The most estimated bytes for one case."""
     full: bool = False
-    """Whether to lift the bound on seconds, and to raise that on memory to 16 GiB, or to `memory` if that is more."""
+    """Whether to ignore the bound `seconds`, and to allow 16 GiB of memory, or `memory` bytes if that is more."""
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:

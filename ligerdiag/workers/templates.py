@@ -36,8 +36,8 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment with which a template is started (a process that has done the slow
-    imports and forks workers).
+    """The interpreter, module and environment of a template, a process that has done the slow imports and forks
+    workers.
     """
 
     python: str

@@ -115,8 +115,8 @@ class ScheduleEvaluation:
     """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Maps the number of a memory slice to the writes that overwrite a different part of that slice of memory in each
-    iteration of a loop. Only writes with `ActualWrite.slice_tags`, by which another instruction is recognized that
-    takes the same part.
+    iteration of a loop. Only writes with `ActualWrite.slice_tags` are listed: by these tags, other instructions that
+    take the same part are recognized.
     """
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""

@@ -189,10 +189,10 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader takes only elements outside of the part of an array that the kernel gets.
+    """Returns whether the reader takes only elements that the kernel does not get. Both take a part of the same array.
 
     reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
-    holds the array. False if the kernel's part is unknown.
+    holds the array. Returns False if the kernel's part is unknown.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

@@ -77,7 +77,9 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """A reader of an overwritten value in the first and in the second compile; None for a compile that lacks it."""
+    """One reader of an overwritten value as it is in the first and in the second compile. If a compile lacks the
+    reader, its side is None.
+    """
 
     before: Reader | None
     after: Reader | None
@@ -85,7 +87,9 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """A hidden write in the first and in the second compile, with its changes; None for a compile that lacks it."""
+    """One hidden write as it is in the first and in the second compile, and its changes. If a compile lacks the write,
+    its side is None.
+    """
 
     before: Neighbourhood | None
     after: Neighbourhood | None

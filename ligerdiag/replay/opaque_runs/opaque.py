@@ -48,9 +48,9 @@ from ligerdiag.replay.runs.launch import compute_payload_key
 _LARGEST = 1e3
 """Magnitude above which all floats that a call reads count as equal, infinities included."""
 _BESIDE = 0.125
-"""Largest magnitude of c[b] for a buffer other than the one that is written."""
+"""Largest magnitude of the factor c[b] (see the module's docstring) if b is not the buffer that is written."""
 _SPREAD = 0.25
-"""Largest distance of w[i] from 1."""
+"""Largest distance of the factor w[i] (see the module's docstring) from 1."""
 _OWN_SPREAD = 1e-3
 """Largest distance from 1 of the factor of a buffer's own old contents. It is small because a loop raises the factor to a
 high power.
@@ -64,8 +64,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that an opaque function may replace: one with a target that replay
-    cannot compute by itself, such as a kernel, unlike XLA's own calls for products or sorts.
+    """Returns whether the instruction is a custom call that an opaque function may replace: replay cannot compute its
+    target by itself. A kernel is such a target; XLA's own calls for products or sorts are not.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -132,7 +132,7 @@ class OpaqueRunner:
     salt: str = ""
     """Text that selects the set of functions: with another salt, every call gets another function."""
     signed: bool = False
-    """Whether the values have both signs."""
+    """Whether the functions have values of both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
         """Returns whether the instruction is one of the calls."""

@@ -13,13 +13,14 @@ what an opaque function reads, and loops amplify it, which a schedule in isolate
 much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach (`_NOISE`,
 `_SHARE`), is undecided.
 
-If the
-schedule misses even the stale prediction by more than the original types explain, wrong numbers need not come from a
-hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
+With functions that leave their operands unchanged, the schedule may miss even the stale prediction by more than the
+original types explain. Wrong numbers then need not come from a hidden write, so the output is undecided. One exception:
+if that error is at least `FAR` and no loop is cut short, the schedule computes another value altogether, and the output
+is wrong.
 
-If the schedule branches, there are several such comparisons, each with other functions (`count_draws`), half of them with
-functions of both signs, and an output is wrong if it is so in one of them. None of these functions need take the branch
-that the kernels themselves take.
+If the schedule branches, there are several such comparisons (`count_draws`), each with other functions; in half of them
+the functions have values of both signs. An output is wrong if one of the comparisons finds it wrong. It may be that
+none of them takes the branch that the program takes with its real kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,18 +58,20 @@ LEAST = 1e-10
 _DRAWS = 4
 """Number of runs with other functions if the schedule branches."""
 _CALIBRATION = 8.0
-"""Tolerance of an output, as a multiple of the error that the schedule has if no hidden write is seen."""
+"""Tolerance of an output, as a multiple of the error that the schedule has with functions that leave their operands
+unchanged.
+"""
 _NOISE = 1e-6
-"""An error that rounding in f64 can reach if loops and opaque functions amplify it; 2e-7 was seen."""
+"""The largest error that rounding in f64 may cause if loops and opaque functions amplify it; 2e-7 was seen."""
 _SHARE = 0.01
-"""An error that constants folded in the original types can cause through what an opaque function reads, as a share of
-the tolerance that these types have in an ordinary replay; 0.005 was seen.
+"""The largest error that may come from a constant that XLA has folded in the original types and that an opaque function
+reads, as a share of the tolerance of these types in an ordinary replay; a share of 0.005 was seen.
 """
 _NEAR = 1e-3
 """A small error may be rounding if it is below this share of the distance to the stale prediction."""
 _NEAR_ZERO = 0.01
-"""The same where functions have values of both signs, and for any error: a value near 0 magnifies what a division by it
-rounds. 0.001 was seen.
+"""Like `_NEAR`, for runs whose functions have values of both signs: below this share, an error of any size may be
+rounding, because a division by a value near 0 magnifies the roundings of that value. A share of 0.001 was seen.
 """
 
 
@@ -184,7 +187,7 @@ class _Runs:
 
     @cached_property
     def isolated(self) -> Mapping[str, Outputs]:
-        """Returns the outputs of the schedule in which no hidden write is seen."""
+        """Returns the outputs of the schedule when it runs with functions that leave their operands unchanged."""
         return self._run_schedule(isolated=True)[0]
 
     def compare(self, name: str, tolerance: float) -> OutputNumbers:

@@ -61,8 +61,9 @@ class WideMemory(DeviceMemory):
     @override
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Spoils the elements of operands of which a part has been overwritten. Afterwards copies what the call wrote
-        into the gaps, and restores the other spoiled elements.
+        """Encloses a call that may overwrite its operands. If a part of an element has been overwritten, the call gets
+        another number in its place. Afterwards the elements that the call wrote are copied into their gaps (see the
+        module's docstring), and all other elements get their bytes from before the call back.
         """
         found: list[tuple[Array, Array, Array, list[Array]]] = []
         for operand in operands:

@@ -6,9 +6,9 @@ become identities, `reduce-precision` as well. Integers and booleans stay as the
 
 The bits of a float have no counterpart after the rewrite. So floats that are read from the bits of integers are computed
 in the original type and then widened, exactly. Integers made of the bits of floats are not covered, unless they only
-order the floats (see `float_bits`): then they become integers of 64 bits. Neither is covered where the schedule stores
-each value in memory, because an intermediate value has no place there; nor is a `bitcast` between integers of different
-widths.
+order the floats (see `float_bits`): then they become integers of 64 bits. Outside of fusions, where the schedule stores
+each value in memory, both conversions are not covered, because their intermediate values have no place there. A
+`bitcast` between integers of different widths is never covered.
 
 The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened one on it.
 """

@@ -48,7 +48,8 @@ def parse_literal(literal: LiteralProto) -> Value:
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
     """Returns the elements of a literal in its logical shape.
 
-    flat: the elements in the order of the literal's layout. shape: has the layout. dimensions: those of the result.
+    flat: the elements in the order of the literal's layout. shape: the literal's shape, with its layout. dimensions:
+    the dimensions of the result.
     """
     major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):

@@ -21,10 +21,11 @@ from ligerdiag.replay.ops.products import choose_transposed, multiply
 from ligerdiag.replay.ops.scope import Array
 
 WORTHWHILE = 1 << 24
-"""The fewest multiplications of a product that is remembered: 0.3 ms of one core."""
+"""A product is remembered only if it has at least this many multiplications, which take 0.3 ms of one core."""
 WORTHWHILE_PER_BYTE = 16
-"""The fewest multiplications for each byte of the operands: comparing the operands of such a product takes less time
-than computing it, even if it has to be computed after all.
+"""A product is remembered only if it has at least this many multiplications for each byte of its operands. To compare
+these with the operands of earlier products then takes far less time than to multiply, so little is lost if none is
+equal.
 """
 _SAMPLES = 64
 """Number of elements of an operand that are compared first; all others are compared only if these are equal."""

@@ -39,8 +39,8 @@ def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
 
 
 def draw_mirrored(case: Case) -> tuple[Array, ...]:
-    """Draws the case's arguments with the other sign of every normal number, and returns their leaves: a branch on the
-    sign of a sum goes the other way.
+    """Draws the case's arguments, with the opposite sign where they are normally distributed, and returns their leaves.
+    A branch on the sign of a sum then goes the other way.
     """
     mirrored = jax.tree.map(_mirror, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
     return _flatten(draw_arguments(replace(case, args=mirrored)))

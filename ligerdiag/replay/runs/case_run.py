@@ -614,8 +614,8 @@ def _settle_reference(
 
 
 _REFERENCE_ROUNDING = 2.0
-"""Multiple of the error that the rounding of a workaround (`x + s - s`) causes. Up to it an output may differ from its
-reference, because the reference is rounded, too.
+"""An output may differ from its reference by this multiple of the error that the rounding of a workaround (`x + s - s`)
+causes, because the reference is rounded, too.
 """
 
 

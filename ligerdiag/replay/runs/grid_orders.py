@@ -58,7 +58,8 @@ class GridRaces:
     order: float = 0.0
     """The largest relative difference of a buffer that no operand in `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of the bytes that several programs touch and that explain `order`, or else `racing`; empty if unknown.
+    """Examples of bytes that several programs touch. They explain `order` or, if `order` is 0, `racing`; empty if none
+    are known.
     """
     tried: OrderTried = OrderTried.NONE
     """The run that showed the largest difference."""
@@ -109,8 +110,8 @@ class RepeatableLaunch:
         return [compute_difference(x, y, self.ran.used_atomics) for x, y in zip(again, self.after, strict=True)]
 
     def list_sharing(self, operand: int) -> list[int]:
-        """Returns the numbers of the outputs that share bytes with the operand, counted among all buffers, of which the
-        operands come first.
+        """Returns the buffer numbers of the outputs that share bytes with the operand. Buffers are numbered from the
+        first operand to the last output.
         """
         outputs = range(self.operands, len(self.before))
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]

@@ -111,8 +111,9 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have computed, as an element of the output, the canary that marks unwritten
-    elements, as it can in integers of one or two bytes and in f8.
+    """Returns whether a kernel may itself compute the canary, the bit pattern that marks unwritten elements, as an
+    element of this output. It may in integers of one or two bytes and in f8; an element with the canary then need not
+    be unwritten.
     """
     if output.dtype == np.bool_:
         return False
@@ -186,8 +187,8 @@ class KernelRunner:
 
     check_seconds: look for races in launches that are estimated to take at most this many seconds, and in longer
     launches whose programs touch the same bytes. checks: look for races in at most this many launches of each call.
-    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, as another Triton parsed them;
-    ligerdiag's own Triton parses all other kernels.
+    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, if another version of Triton has
+    parsed the IR; ligerdiag's own Triton parses all other kernels.
     """
 
     def __init__(

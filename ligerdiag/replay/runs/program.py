@@ -69,8 +69,8 @@ class ValueWatch(Protocol):
     def before(self, operands: Iterable[Cells]) -> None: ...
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Receives the values of an operation; the run calls it after each operation that computes. values: its result, then
-        its operands, which it may have overwritten.
+        """Receives the values of an operation; the run calls it after each operation that computes. values: the result,
+        then the operands, whose contents the operation may have overwritten.
         """
         ...
 

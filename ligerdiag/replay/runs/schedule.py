@@ -178,8 +178,8 @@ def run_sliced(
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
     without copies, and may overwrite them. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of those operands whose declared alias, an output of the call,
-    is in other bytes than the operand.
+    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the
+    call is declared to share the operand's bytes, but is in other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -262,8 +262,8 @@ class ScheduleRunner:
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Maps the id of a kernel call inside of a fusion to the numbers of those operands whose declared alias, an output
-    of the call, is in other bytes than the operand.
+    """Maps the id of a kernel call inside of a fusion to the numbers of the operands whose declared alias is broken: an
+    output of the call is declared to share the operand's bytes, but is in other bytes.
     """
 
     def __post_init__(self) -> None:
@@ -282,9 +282,9 @@ class ScheduleRunner:
         return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation; returns the outputs of each device: copies of the leaves of the root, in order.
+        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order.
 
-        arguments: per device its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
+        arguments: for each device, its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
         ArtifactError if the module and its buffer assignment do not match.
         """
         entry = self.module.entry

@@ -185,8 +185,8 @@ class Activation:
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets the values with these numbers: only those of the active programs if the current block has run before,
-        otherwise those of all programs.
+        """Sets the values with these numbers. If the current block has run before, only the values of the active
+        programs are set; otherwise the values of all programs are.
         """
         if len(numbers) != len(values):
             raise NotCoveredError("an operation that returns another number of results than its type says")

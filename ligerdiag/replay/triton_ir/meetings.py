@@ -332,7 +332,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Returns the runs of all parts together; the parts must be of different programs."""
+    """Returns one `Traffic` with the runs of all parts. Each program may be in one part only."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),

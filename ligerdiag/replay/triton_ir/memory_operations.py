@@ -43,11 +43,14 @@ class AtomicOrder:
     """
 
     ordered: frozenset[int]
-    """Operations whose effect depends on the order: exchanges, compare-and-swaps, and those whose result is used; all
-    operations if the module has several kinds of updates.
+    """Ids of the atomic operations whose effect depends on the order of the programs: exchanges, compare-and-swaps, and
+    every operation whose result is used. If the module has several kinds of updates, the ids of all its atomic
+    operations.
     """
     updates: frozenset[int]
-    """Operations that read the bytes that they update: all but exchanges whose result nobody uses."""
+    """Ids of the atomic operations that read the bytes that they update: all of them, except exchanges whose result
+    nobody uses.
+    """
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:

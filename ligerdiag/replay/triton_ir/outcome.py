@@ -38,8 +38,8 @@ class GridOptions:
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; None for all."""
     batch_bytes: int = 8 << 20
-    """About how many bytes the largest value of all programs of a batch takes; evaluation is fast if they fit into a
-    core's cache.
+    """Approximate number of bytes of the largest value in a batch, for all programs of the batch together. Evaluation
+    is fast if the value fits into a core's cache.
     """
     records_meetings: bool = True
     """Whether to look for bytes that several programs touch; if not, results are wrong for programs of one batch that
@@ -52,9 +52,9 @@ class GridOptions:
     their accesses then occur in one possible order.
     """
     first_stays: bool = False
-    """Whether the first program's value stays, rather than the last program's, if several programs store to the same bytes
-    in one operation; the stores then land in another order than the operations before them. At a branch, the programs
-    for which the condition is false then run before the others, instead of after them.
+    """If several programs store to the same bytes in one operation, whether the first program's value stays rather than
+    the last program's. If true, the stores land in another order than the operations before them; and at a branch, the
+    programs for which the condition is false run before the others, instead of after them.
     """
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments whose reads of unwritten bytes are recorded."""
