@@ -174,14 +174,14 @@ class CallJudge:
         if operand.is_written and operand.is_known and not operand.access.writes:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` writes {name}, and its code does not",
+                f"`{self.found.kernel}` wrote {name} in a run, but its code has no such write",
                 evidence,
                 _MISREAD,
             )
         if operand.is_declared and operand.is_known and not operand.access.writes and not operand.is_written:
             yield self._make(
                 ProblemKind.NEVER_WRITTEN,
-                f"`{self.found.kernel}` declares that it writes {name}, and its code does not",
+                f"`{self.found.kernel}` declares that it writes {name}, but its code has no such write",
                 ("code: no store through the pointer of that operand", *_describe_run(operand)),
                 "remove the declaration: it costs a copy wherever the program reads the old value later",
             )
@@ -203,7 +203,7 @@ class CallJudge:
         if operand.is_read and operand.is_known and not operand.access.reads:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` reads {name}, and its code does not",
+                f"`{self.found.kernel}` read {name} in a run, but its code has no such read",
                 evidence,
                 _MISREAD,
             )
@@ -241,12 +241,12 @@ class CallJudge:
         if is_left and run is not None:
             evidence.append(f"run: {run.left} of {run.elements} elements kept the canary, from element {run.first} on")
         if never or partial:
-            what = "no store through its pointer" if never else "the stores leave elements out, whatever the data"
+            what = "no store through its pointer" if never else "the stores skip some elements, whatever the data"
             evidence.append(f"code: {what}")
         if is_left and use.coverage is WriteCoverage.COMPLETE:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` leaves elements of output {output} unwritten, and its code does not",
+                f"`{self.found.kernel}` left elements of output {output} unwritten in a run, but its code writes all",
                 evidence,
                 _MISREAD,
             )
@@ -284,7 +284,7 @@ class CallJudge:
             for one in use.outside:
                 yield self._make(
                     ProblemKind.OUTSIDE,
-                    f"`{self.found.kernel}` leaves the bytes of {place}",
+                    f"`{self.found.kernel}` accesses memory outside of {place}",
                     (f"code: a {one.kind.value} outside of the buffer, whatever the data",),
                     "mask the access",
                     () if one.line is None else (one.line,),

@@ -184,7 +184,7 @@ def join_programs(
         (outputs, [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]),
     ):
         if [_describe(shape) for shape in mine] != [_describe(shape) for shape in theirs]:
-            raise NotCoveredError("an optimized module that takes or returns other arrays than the program")
+            raise NotCoveredError("an optimized module whose arguments or outputs differ from those of the program")
     if len(output_names) != len(outputs):
         raise ArtifactError(
             f"`{program.name}` has {len(outputs)} outputs, but {len(output_names)} output names are given"
@@ -243,7 +243,7 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
         for instruction in module.instructions:
             if is_shard_edge(instruction) or instruction.opcode in COLLECTIVES or instruction.opcode == "partition-id":
                 raise NotCoveredError(
-                    "a program for several devices: a dump does not record the placement of its arrays"
+                    "a program for several devices: a dump does not record how its arrays are placed on them"
                 )
 
 
@@ -367,7 +367,7 @@ def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
     """
     order = list(own.layout.minor_to_major)
     if order and sorted(order) != list(range(len(own.dimensions))):
-        raise ArtifactError(f"argument {number} has an inconsistent layout")
+        raise ArtifactError(f"argument {number} has a layout that does not fit its shape")
     found, expected = ((one.element_type, get_dimensions(one), is_tuple(one)) for one in (own, wanted))
     if found != expected:
         raise ArtifactError(f"argument {number} is {render_shape(own)}, but the program takes {render_shape(wanted)}")

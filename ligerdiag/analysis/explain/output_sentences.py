@@ -86,24 +86,24 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             why = f"whether {unnamed} from before `{write.kernel}` overwrites it (save the text with `debug_info=True`)"
         case Reason.OTHER_FORM:
             form = f"a reshape or cast of `%{value}` from before `{write.kernel}` overwrites it"
-            why = f"whether {reader} should read {form}, or from after that"
+            why = f"whether {reader} should read {form}, or from afterwards"
         case Reason.CONSTANT:
-            why = f"which uses of equal constants, which MLIR merged, should see that `{write.kernel}` overwrites `%{value}`"
+            why = f"which uses of constants that MLIR merged should see that `{write.kernel}` overwrites `%{value}`"
         case Reason.AMBIGUOUS:
-            why = f"which of the operations {reader} computes, and so whether it should see what `{write.kernel}` wrote"
+            why = f"which operation {reader} computes, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
             wanted = f"whether it should see what `{write.kernel}` wrote"
             why = f"whether {reader} is the author's operation or made by XLA, and so {wanted}"
         case Reason.NO_METADATA:
             why = f"which operation each instruction computes, and so which should see what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
-            why = f"whether operations that `{write.kernel}` makes wrong, too many to search, reach these outputs"
+            why = f"whether these outputs depend on operations that `{write.kernel}` makes wrong (too many to search)"
         case Reason.UNIDENTIFIED:
             why = f"whether {reader}, whose metadata cannot be trusted, computes what `{write.kernel}` overwrites"
         case Reason.RECOMPUTED:
-            new = f"what a call of `{write.kernel}` that JAX drops there would make of it"
+            new = f"the value that a call of `{write.kernel}`, dropped by JAX, would have left in its place"
             recomputed = f"{reader}, which is `%{value}` recomputed by `jax.checkpoint`,"
-            why = f"whether {recomputed} should be the value from before the write, or {new}"
+            why = f"whether {recomputed} should have the value from before the write, or {new}"
         case Reason.TWIN_OPERANDS:
             why = f"what {reader} reads in the operand that XLA merged with `%{value}`, which `{write.kernel}`"
             why = f"{why} overwrites"

@@ -380,7 +380,7 @@ class OutputViews:
     def list_notes(self) -> Iterator[str]:
         """Yields one sentence for each kind of fact that the views of the outputs cannot show."""
         if self.elsewhere:
-            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: JAX or XLA does, and no arrow shows it"
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong, but JAX or XLA does; no arrow shows how"
         if self.lost:
             yield f"no path through the schedule to {name_outputs(self.lost)} was found, so none is shown"
         if self.long:

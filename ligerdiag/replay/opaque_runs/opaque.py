@@ -90,7 +90,7 @@ def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bo
         why = effects.reasons[0] if effects.reasons else "its code could not be read"
         raise NotCoveredError(f"the effects of `{effects.kernel}` are unknown: {why}")
     if len(accesses) != len(shapes):
-        raise NotCoveredError(f"`{call.name}`: a call with a tuple as its operand")
+        raise NotCoveredError(f"`{call.name}`: a call that has a tuple as an operand")
     for shape in shapes:
         order = list(shape.layout.minor_to_major) if has_layouts else []
         if shape.element_type == TOKEN or shape.tuple_shapes or (order and order != [*range(len(order))][::-1]):

@@ -221,15 +221,18 @@ def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
             if numbers.attribution is Attribution.NEITHER and numbers.error <= small:
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = (
-                    reason or f"`{name}` differs by {numbers.error:.0e} from program order: rounding may explain it"
+                    reason
+                    or f"schedule and program order differ by {numbers.error:.0e} in `{name}`: rounding may explain it"
                 )
             if numbers.attribution.is_wrong and not moved <= limit and (moved < FAR or cuts.loops):
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = reason or (
-                    f"the schedule computes another `{name}` than the program even if no hidden write is seen"
+                    f"program and schedule compute different values of `{name}` even if no call overwrites its operands"
                 )
         if numbers.attribution is Attribution.UNDECIDED and not reason:
-            reason = f"`{name}` is not finite in program order, or the same with and without the hidden writes"
+            reason = (
+                f"`{name}` is not finite in program order, or has the same values with and without the hidden writes"
+            )
         outputs[name] = numbers
     return OpaqueReplay(
         state=ReplayState.DONE, reason=reason, outputs=outputs, unreached=runs.unreached, cut=cuts.loops

@@ -148,7 +148,7 @@ def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluat
             return move(instruction, arrays)
         dtype = get_dtype(instruction.shape)
         if len(arrays) != 1 or instruction.shape.dimensions or arrays[0].dtype.itemsize != dtype.itemsize:
-            raise NotCoveredError(f"{instruction.opcode} in a computation of scalars that is called with arrays")
+            raise NotCoveredError(f"{instruction.opcode} in a scalar computation that runs on whole arrays")
         return arrays[0].view(dtype)
 
     return evaluate

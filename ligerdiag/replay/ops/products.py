@@ -225,7 +225,7 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
     arrays = [np.asarray(operand) for operand in operands]
     beta, dtype = float(config.get("beta", 0)), get_dtype(shapes[0])
     if len(arrays) != 2 + bool(beta) + epilogue.adds_bias:
-        raise NotCoveredError(f"matmul of {len(arrays)} operands")
+        raise NotCoveredError(f"matmul with {len(arrays)} operands")
     written = config.get("dot_dimension_numbers", {})
     names = _DotNumbers.__slots__
     numbers = _DotNumbers(**{name: tuple([int(d) for d in written.get(name, ())]) for name in names})

@@ -195,7 +195,7 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
-            raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
+            raise NotCoveredError("a program that has ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     if len(where.output_placements) != len(where.outputs):
         raise NotCoveredError("a program whose output placements this version of XLA does not report")

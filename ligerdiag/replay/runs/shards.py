@@ -83,11 +83,11 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         return (everybody,) if instruction.proto.channel_id else tuple((device,) for device in everybody)
     if not listed:
         if instruction.proto.use_global_device_ids:
-            raise ArtifactError(f"`{instruction.name}` uses global device ids and names no devices")
+            raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but its groups name no devices")
         return (everybody,)
     named = [device for group in listed for device in group]
     if max(named) >= devices:
-        raise NotCoveredError(f"a collective with device {max(named)} in a program for {devices} devices")
+        raise NotCoveredError(f"a collective that names device {max(named)} (of 0 to {devices - 1})")
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
@@ -98,7 +98,7 @@ def names_partitions(instruction: HloInstruction) -> bool:
     """Returns whether the ids in a collective's groups are partition ids rather than replica ids."""
     proto = instruction.proto
     if proto.use_global_device_ids and not proto.channel_id:
-        raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
+        raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but has no channel")
     if instruction.opcode in _MAY_NAME_DEVICES:
         return proto.use_global_device_ids
     return bool(proto.channel_id)
@@ -151,7 +151,9 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     for number, size in enumerate(sizes):
         ladder = sorted(cuts.get(number, {1, size}))
         if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
-            raise ArtifactError(f"the mesh axis {number} of {size} devices cannot be cut at {ladder}")
+            raise ArtifactError(
+                f"a replica group cuts mesh axis {number} ({size} devices) at {ladder}: each must divide the next"
+            )
         for before, after in pairwise(ladder):
             position[number, before, after // before] = len(dimensions)
             dimensions.append(after // before)
@@ -266,7 +268,7 @@ class _Sharding:
                 for axis in axes:
                     part, parts = part * self.axes[axis] + int(place[axis]), parts * self.axes[axis]
                 if size % parts:
-                    raise NotCoveredError("shard_map over a dimension whose size its mesh axes do not divide")
+                    raise NotCoveredError("a shard_map that splits a dimension into unequal parts")
                 ranges.append((part * (size // parts), (part + 1) * (size // parts)))
             shards.append(tuple(ranges))
         return Placement(shape=shape, shards=tuple(shards))
@@ -342,14 +344,16 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
     for value in _VALUE.finditer(attributes.get(name, "")):
         mesh = meshes.get(value[1])
         if mesh is None or mesh[3] or ":" in value[2] or "unreduced" in value[3]:
-            raise NotCoveredError(f"shard_map with the sharding `{value[0]}`")
+            raise NotCoveredError(f"a shard_map whose sharding replay does not understand: `{value[0]}`")
         axes = {axis: int(size) for axis, size in _AXIS.findall(mesh[2])}
         dimensions = tuple(tuple(_NAME.findall(one)) for one in _DIMENSION.findall(value[2]))
         if manual != set(axes) or any(axis not in axes for one in dimensions for axis in one):
-            raise NotCoveredError("shard_map over a part of the mesh's axes")
+            raise NotCoveredError("a shard_map over only some axes of its mesh")
         found.append(_Sharding(axes, dimensions))
     if len(found) != len(edge.operands):
-        raise NotCoveredError(f"shard_map with {len(found)} shardings for {len(edge.operands)} values (`{edge.name}`)")
+        raise NotCoveredError(
+            f"a shard_map with {len(found)} shardings for {len(edge.operands)} values (`{edge.name}`)"
+        )
     return found
 
 

@@ -88,7 +88,7 @@ class Library:
             if function is None or not function.blocks:
                 raise NotCoveredError(f"a call of `{name}`, which the module does not define")
             if not self._has_lines:
-                raise NotCoveredError("a module whose printed form could not be matched with its operations")
+                raise NotCoveredError("a module whose printed text could not be matched with its operations")
             self._codes[name] = _make_code(function)
         return self._codes[name]
 
@@ -189,7 +189,7 @@ class Activation:
         programs are set; otherwise the values of all programs are.
         """
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation that returns another number of results than its type says")
+            raise NotCoveredError("an operation whose number of results differs from its type")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)

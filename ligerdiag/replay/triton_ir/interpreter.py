@@ -131,7 +131,7 @@ class _Launch:
             )
         if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
             size = " x ".join(map(str, grid))
-            raise NotCoveredError(f"a grid of {size} programs; grids of 0 to {MOST_PROGRAMS} programs are covered")
+            raise NotCoveredError(f"a grid of {size} programs; only grids of 0 to {MOST_PROGRAMS} programs are covered")
         self._entry, self._grid, self._options = entry, grid, options
         self._buffers = [_find_buffer(argument) for argument in arguments]
         self._values = [
@@ -261,12 +261,12 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:
-            raise NotCoveredError(f"a parameter of type {kind.text[:80]} whose argument is no descriptor")
+            raise NotCoveredError(f"a kernel that gets no descriptor for a parameter of type {kind.text[:80]}")
         if argument is not None and not isinstance(argument, np.ndarray):
-            raise NotCoveredError("a kernel whose pointer parameter gets a number as argument")
+            raise NotCoveredError("a kernel that gets a number for a pointer parameter")
         return np.array([make_address(number) if argument is not None else 0], np.int64)
     if argument is None or isinstance(argument, np.ndarray):
-        raise NotCoveredError(f"a kernel whose parameter of type {kind.text[:80]} gets a buffer as argument")
+        raise NotCoveredError(f"a kernel that gets a buffer for a parameter of type {kind.text[:80]}")
     dtype = kind.get_dtype()
     if dtype.kind == "i":
         bits = 8 * dtype.itemsize

@@ -186,7 +186,7 @@ def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
 def advance(pointer: Value, steps: Sequence[Value]) -> BlockPointer:
     """Returns a block pointer moved by offsets in elements, one per axis, as `tt.advance` does."""
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("tt.advance of something that is no block pointer")
+        raise NotCoveredError("tt.advance of a value that should be a block pointer, but is none")
     offsets = tuple(old + to_array(step) for old, step in zip(pointer.offsets, steps, strict=True))
     return BlockPointer(base=pointer.base, shape=pointer.shape, strides=pointer.strides, offsets=offsets)
 
@@ -207,7 +207,7 @@ def reach_block(
     bytes of an element. rows: coordinates along the first axis, for a gather or scatter.
     """
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("an access through something that is no block pointer")
+        raise NotCoveredError("an access through a value that should be a block pointer, but is none")
     rank = len(block)
     address: Array | Sum = pointer.base.reshape(-1, *(1,) * rank)
     mask: Array | None = None
