@@ -145,7 +145,7 @@ class Provenance:
     key: str
     case_id: str
     source: str
-    """The file or `module:name` in which the case was found."""
+    """The file, or `module:name`, in which the case was found."""
     outputs: tuple[str, ...]
     """Names of the program's outputs, in the order of the root tuple of the module's entry computation."""
     inputs: tuple[str, ...]
@@ -175,8 +175,8 @@ class Provenance:
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call, see `compile.lowering.traced_calls`. A number applies to every kernel call of the program;
+    """Numbers of kernel operands that another operation reads too, if JAX moved that operation to the other side of the
+    kernel call; see `compile.lowering.traced_calls`. A number applies to every kernel call of the program;
     `ANY_OPERAND` means all operands. None if the artifact does not record them.
     """
     moved_refs: tuple[MovedRef, ...] = ()
@@ -196,8 +196,8 @@ class Provenance:
     bytes.
     """
     dropped: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
-    they are parameters all the same, and not donated.
+    """Positions in `inputs` of the arguments that JAX drops from the user's program, because the program never reads
+    them. In this artifact they are parameters all the same, but not donated.
     """
     on_host: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that lie in the host's memory, although XLA compiled for arguments in the

@@ -64,9 +64,9 @@ def compute_placements(
 ) -> tuple[Placement, ...]:
     """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    whole: for each array the sizes of further dimensions, after those of the shape, which are never split: the words of
-    random keys. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises CompileError
-    if XLA does not report how an array is split, for example because its partitioner did not run.
+    whole: for each array, the sizes of the dimensions that follow those of `shapes` and are never split, such as the
+    words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises
+    CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
     """
     every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
     return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
@@ -143,15 +143,15 @@ class RefStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read, after a kernel call, of one of the kernel's operands: a place where a tie can be inserted, a trivial
-    operation that puts the read after the kernel.
+    """One read of a kernel's operand after the kernel's call. At this read a tie can be inserted, a trivial operation
+    that puts the read after the kernel.
 
     Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """
 
     id: str
-    """`<call>.<operand>:<reader>.<reader_operand>`; if there are function calls in `through`, their tags come first, as
-    in `9/40.0:12.1`.
+    """`<call>.<operand>:<reader>.<reader_operand>`; if `through` has tags of function calls, they come first, as in
+    `9/40.0:12.1`.
     """
     kernel: str
     """Name of the kernel's function; the target of the custom call if the kernel has no known name."""

@@ -1,7 +1,8 @@
 """Judges one kernel call of `ligerdiag.opcheck`: compares the call's declaration with the kernel's code and with the results
 of runs.
 
-The code gives an upper bound for all operands and a run a lower bound for some, so
+The code gives an upper bound of the accesses to each operand. A run gives a lower bound of the accesses to some of
+them. So
 
 - a write that a run showed, or that the code has, must be declared;
 - a declared write that the code does not have is a superfluous declaration;
@@ -62,7 +63,7 @@ class _Operand:
     stated_read: bool
     """Whether `effects` allow the call to read the operand; true if they do not say."""
     is_stated: bool
-    """Whether `effects` decide what the call does with the operand, where the code does not."""
+    """Whether the code, or else an entry of `effects`, says what the call does with the operand."""
     access: Access
     """The access that the code may make through the pointer of the operand, or of the output that aliases the operand."""
     use: OperandUse
@@ -382,7 +383,9 @@ class CallJudge:
 
 
 def judge_unread(found: FoundCall, reason: str) -> JudgedCall:
-    """Returns a call that could not be lowered by itself, so that nothing is known about it."""
+    """Returns the judgement of a call that could not be lowered by itself: the call is not covered. reason: why it
+    could not be lowered.
+    """
     result = JudgedCall(call=CheckedCall(kernel=found.kernel, source=found.source, rows=()))
     result.not_covered.append(f"`{found.kernel}`: {reason}")
     if found.is_dropped:

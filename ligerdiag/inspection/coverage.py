@@ -89,7 +89,7 @@ class Compilation:
     be missing.
     """
     dropped: tuple[int, ...] = ()
-    """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
+    """Numbers of the parameters that JAX drops from the user's program, because the program never reads them."""
     on_host: tuple[int, ...] = ()
     """Numbers of the parameters whose arguments lie in the host's memory although the module does not say so."""
     shared: SharedArguments | None = None

@@ -54,7 +54,7 @@ UNKNOWN_TARGET = "unknown target"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """The data to compute of each module, and the limits on memory and time."""
+    """Says which data to compute for each module, and within which limits on memory and time."""
 
     timeout: float | None = None
     """Seconds of processor time for one module; None derives the limit from the files' size."""
@@ -86,7 +86,7 @@ class ModuleOutcome:
     asks for nothing in place.
     """
     modules: int = 0
-    """Number of modules in the file, if only this was requested; else 0."""
+    """Number of modules in the file, if the request was only to count them; otherwise 0."""
     lacks_buffers: bool = False
     """Whether the module is idle and has no readable buffer assignment, so that it is unknown whether values share
     bytes.

@@ -98,10 +98,8 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns a plan for replaying the modules of a dump within the bounds, or a record that says why they cannot be
-    replayed.
-
-    Modules that replay does not cover, or that are too large, do not raise. ambiguous: names of the outputs whose
+    """Returns a plan for replaying the modules of a dump within the bounds. If replay does not cover the modules, or if
+    they are too large, nothing is raised: a record with the reason is returned. ambiguous: names of the outputs whose
     intended value is unknown or differs from the value in program order.
     """
     try:

@@ -22,7 +22,7 @@ class MeaningRequest:
     """Request to compare the programs of two artifacts."""
 
     source: Source
-    """The cases of the first program, from which the arguments are drawn."""
+    """The source of the first program's case, from which the arguments are drawn."""
     case_id: str
     artifact: str
     """Directory of the first program's artifact."""
@@ -37,8 +37,8 @@ class MeaningAnswer:
     """Whether two programs compute the same."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference of the changed program's output from the first one's, the largest over all
-    sets of arguments; NaN if only one of the two is finite.
+    """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two
+    programs; NaN if only one program's output is finite.
     """
     different: tuple[str, ...] = ()
     """Names of the outputs that differ by more than rounding explains."""

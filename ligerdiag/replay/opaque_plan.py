@@ -56,8 +56,8 @@ def plan_opaquely(
     bounds: Bounds,
     ambiguous: Collection[str] = (),
 ) -> OpaquePlan | OpaqueReplay:
-    """Returns a plan for the replay within the bounds, with loops cut short if the whole is too large, or a record that
-    says why there is none.
+    """Returns a plan for the replay within the bounds; the plan cuts loops short if the whole replay is too large. If
+    no plan is possible, returns a record with the reason.
 
     find_effects: returns the effects of a custom call of either module. ambiguous: see `OpaquePlan`.
     """

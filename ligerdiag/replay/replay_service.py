@@ -418,8 +418,8 @@ def _finish(
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
-    """Returns a plan for replaying the artifact, with loops cut short if the whole is too large, or the record of its
-    refusal.
+    """Returns a plan for replaying the artifact; the plan cuts loops short if the whole replay is too large. If even
+    that is too large, returns a record of the refusal.
     """
     whole = _plan_whole(artifact, options, results)
     if isinstance(whole, _Plan) or whole.state is not ReplayState.TOO_LARGE or options.bounds.full:

@@ -221,7 +221,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     """Runs the process of a worker or of a template, until its parent closes the socket.
 
     Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
-    for each request, and a worker answers jobs. starts_nothing: whether the jobs start no processes.
+    for each request, and a worker answers jobs. starts_nothing: true if no job starts a process.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

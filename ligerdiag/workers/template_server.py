@@ -47,8 +47,8 @@ _ALSO = {
         "ligerdiag.compile.cases.known_fields:build_first_topology",
     )
 }
-"""The module of a template to what its forks would do one by one: modules that they import, and functions that they call
-after their module, as `module:function`.
+"""Maps the module of a template to the work that each of its forks would otherwise do itself, after the imports of that
+module: modules to import, and functions to call, as `module:function`.
 """
 MAXIMUM = 8
 """The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,

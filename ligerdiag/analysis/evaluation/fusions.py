@@ -3,8 +3,8 @@ made once and used often.
 
 A dependence set says on which hidden writes a value depends (see `labels`). `FusionEvaluator` follows a fusion
 instruction by instruction, so that each output of the fusion has a set of its own. A schedule is evaluated several
-times, and a loop several times in each evaluation; from one time to the next only the sets of the fusion's operands
-differ, if
+times, and the body of a loop several times in each evaluation. From one time to the next, only the sets of the fusion's
+operands differ, if
 
 - every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
   such arrays;
@@ -136,7 +136,7 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """The schedule's evaluation, as the evaluation of one of its fusions sees it: the methods that the latter calls."""
+    """Interface of the schedule's evaluation: the methods that the evaluation of one of its fusions calls."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]

@@ -113,9 +113,9 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain these bytes, each row as a whole; None if these are all rows, or if the
-    bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index of
-    its most major dimension above 1.
+    """Returns the rows of an array that contain at least one of these bytes. Returns None if that is every row, or if
+    the bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index
+    of its most major dimension above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)

@@ -9,9 +9,9 @@ overwrites. R and W are ordered
 - across iterations of a loop: these follow each other.
 
 Otherwise XLA may run them in either order, and every value computed from R's result changes with the order: R is
-*lucky*, whichever version it is meant to see. That R comes first, or last, in this schedule is no order. R is lucky
-even if the author expects no kernel to change the value that it reads: XLA may have merged that value with an equal one
-that a kernel overwrites. These reads are not lucky:
+*lucky*, whichever version it is meant to see. That R happens to run first, or last, in this schedule does not count as
+an order. R is lucky even if the author expects no kernel to change the value that it reads: XLA may have merged that
+value with an equal one that a kernel overwrites. These reads are not lucky:
 
 - a read that takes none of the elements that the kernel overwrites, if these elements are known; if a read takes some
   of them, only values computed from those are lucky, as far as `pieces` can distinguish them;

@@ -112,7 +112,7 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
 
 
 _OF_RETURNED = frozenset({CopyCause.RETURNED, CopyCause.PAIRING})
-"""Causes of copies of an argument that the program returns, which need not have a line."""
+"""Causes of the copies of an argument that the program returns. Such a copy need not have a source line."""
 
 
 def _is_same_copy(one: _Key, other: _Key) -> bool:

@@ -120,7 +120,9 @@ def reads_bits(one: HloInstruction) -> bool:
 
 
 def refuse(one: HloInstruction) -> NotCoveredError:
-    """Returns the error for an instruction that reads bytes as another element type, where f64 has no such bytes."""
+    """Returns the error for an instruction that reads the bytes of a value as another element type. In f64 the value
+    has other bytes.
+    """
     kind = "a bitcast to another element type" if one.opcode == "bitcast" else "a bitcast-convert of floats"
     return NotCoveredError(f"`{one.name}`: {kind}, in f64")
 

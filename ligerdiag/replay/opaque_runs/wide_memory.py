@@ -1,10 +1,10 @@
-"""Runs a widened schedule on the bytes of the original schedule's buffer assignment, each made longer.
+"""Runs a widened schedule on the original schedule's buffer assignment, in which each byte is made several bytes long.
 
-`WideMemory` makes each byte `scale` bytes long, as many as the narrowest float of the module needs in f64. Element i of a
-value then starts where the byte starts in which it started before, so two values that share elements did so in the
-original bytes. All but the narrowest elements lie further apart than their own size. The gap after an element holds
-copies of it: one that differs shows that a narrower value has overwritten a part of the original element, and then the
-element is read as another number.
+`WideMemory` makes each byte `scale` bytes long, such as 4 if the narrowest float of the module is a bf16, whose 2 bytes
+become the 8 of an f64. An element starts where its first original byte now starts. So two values share an element only
+if they shared it in the original bytes. All but the narrowest elements lie further apart than their own size, and the
+gap after an element holds copies of it. If a narrower value overwrites a part of the original element, one of these
+copies changes; the element is then read as another number.
 """
 
 from collections.abc import Generator, Sequence

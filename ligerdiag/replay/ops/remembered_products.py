@@ -5,9 +5,10 @@ found again by the contents of its operands and by the way in which they lie in 
 same bits. Contents are kept as flat bytes, in the operand's own dtype. So an array, its transpose and a view of it as a
 batch of matrices are kept once.
 
-If memory runs out, the product with the fewest multiplications per byte is forgotten, and among equals the one that was used
-longest ago (GreedyDual-Size, Cao and Irani 1997): each use gives a product a worth of its multiplications per byte above the
-worth of the product that was forgotten last.
+If the products take more than `limit` bytes, the product of the least worth is forgotten (GreedyDual-Size, Cao and
+Irani 1997). Each use of a product sets its worth to its multiplications per byte plus the worth of the product that was
+forgotten last. So the first to be forgotten are products that are cheap to compute, and products that were not used for
+a long time.
 """
 
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ class RememberedProducts:
     _products: dict[_Key, _Product] = field(default_factory=dict["_Key", _Product])
     """The kept products, the one that was used longest ago first."""
     _least: float = 0.0
-    """The worth of the product that was forgotten last."""
+    """The worth (see the module's docstring) of the product that was forgotten last."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
         """Returns the product of two stacks of matrices, computed in this dtype or remembered."""

@@ -86,7 +86,7 @@ class Shard(Cell):
     whole: Cell
     """The cell of the array outside of the shard_map."""
     where: tuple[slice, ...]
-    """The place of the part in that array."""
+    """The place of this device's part in the array outside of the shard_map."""
     is_first: bool
     """Whether no device with a smaller partition id holds the same part. If several devices hold it, the contents of
     the first of them count.

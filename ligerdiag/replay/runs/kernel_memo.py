@@ -46,7 +46,7 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the other runner runs the instruction."""
+        """Returns whether the runner that this one uses runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
@@ -93,7 +93,7 @@ class IsolatedKernels:
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the other runner runs the instruction."""
+        """Returns whether the runner that this one uses runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(

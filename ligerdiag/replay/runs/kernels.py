@@ -5,9 +5,9 @@ another buffer. An element that still holds the canary afterwards was not writte
 very value, a second run with another canary has to confirm it. A launch races if its results change when the programs
 of its grid run in another order, or when an operand and an output that share bytes get separate bytes (see
 `grid_orders`). If a program reads an element of an output with a canary before any program has written it, the read is
-recorded, provided that it happens both when the programs run from first to last and when they run from last to first;
-otherwise one program writes what another reads, which is a race. If the schedule is executed again on the same
-constants, the observations of that execution are kept separately.
+recorded, provided that this happens in both orders: when the programs run from first to last, and when they run from
+last to first. If it happens in only one order, one program writes what another reads, which is a race. If the schedule
+is executed again on the same constants, the observations of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,8 +56,8 @@ class Watch:
     launch: Launch
     operands: int
     watched_outputs: tuple[int, ...]
-    """Numbers, among the outputs, of those that are watched: the launcher does not zero them, and they share no bytes with
-    another buffer.
+    """Numbers of the watched outputs: those that the launcher does not zero, and that share no bytes with another
+    buffer. Outputs are numbered from 0, apart from the operands.
     """
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
@@ -72,16 +72,15 @@ class Watch:
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the positions of the kernel's outputs whose unwritten elements the replay watches and the kernel may
-        read.
-        """
+        """Returns the numbers of the kernel's arguments that are watched outputs and that the kernel may read."""
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Maps the number, among the outputs, of each watched output with unwritten elements to a mask of the elements
-        that still hold the canary, the bit pattern that marks unwritten elements.
+        """Maps the number of each watched output that has unwritten elements to a mask of these elements: they still
+        hold the canary, the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
+        operands.
 
         other: whether the outputs were filled with the second canary.
         """
@@ -200,7 +199,9 @@ class KernelRunner:
         self._later: dict[str, _Observations] = {}
         self._reading: set[str] = set()
         self.execution = 1
-        """Number of the current execution of the schedule on the same constants, 1 at first."""
+        """Number of the current execution of the schedule, from 1. A later execution finds the constants as the earlier
+        ones left them.
+        """
         self._check_seconds, self._checks = check_seconds, checks
 
     def runs(self, instruction: HloInstruction) -> bool:

@@ -59,7 +59,7 @@ def needs_rounding(numbers: OutputNumbers) -> bool:
 
 
 def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output of which `needs_rounding` holds, corrected by the measured roundings.
+    """Returns the numbers of an output for which `needs_rounding` is true, corrected by the measured roundings.
 
     If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
     nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
