@@ -247,7 +247,9 @@ class Artifact:
     library_kernels: tuple[LibraryKernel, ...]
     """The kernels of custom calls without a payload, from the libraries that run them."""
     readers: tuple[TieSite, ...]
-    """The reads of kernels' operands after the kernels' calls, in program order, in the program without ties."""
+    """The reads of kernels' operands that come after the kernels' calls, in program order; their tags are those of the
+    program without ties.
+    """
     readers_trouble: str
     """The reason why `readers` is incomplete; empty if it is complete."""
     provenance: Provenance

@@ -51,7 +51,7 @@ class SharedArguments:
     """Arguments of the program that are one array in the memory of the caller."""
 
     groups: tuple[tuple[int, ...], ...]
-    """Positions of the arguments, for each such array at least two."""
+    """For each such array, the positions of the arguments that are this array, at least two."""
     line: SourceLine | None = None
     """The line that makes the case, or the call of `ligerdiag.check`; None if unknown."""
 
@@ -166,7 +166,7 @@ class TieSite:
     reader: int
     """Tag of the operation that reads the value."""
     reader_operand: int
-    """Number of the reading operation's operand that is the value, from 0."""
+    """Number of the operand, from 0, through which the reading operation reads the value."""
     opcode: str
     """StableHLO name of the reading operation."""
     shape: str

@@ -67,7 +67,9 @@ class InspectionRequest:
     replay: bool = False
     """Whether to replay hidden writes, within the bounds."""
     opaque: bool = False
-    """Whether to replay them with opaque functions, too, although the replay leaves nothing open."""
+    """Whether to also replay hidden writes with opaque functions in place of the custom calls, even if the ordinary
+    replay leaves no question open.
+    """
     bounds: Bounds = field(default_factory=Bounds)
     seed: int = 0
     """Seed of the random arguments of a replay."""
@@ -99,7 +101,7 @@ class ModuleOutcome:
     replay_seconds: float = 0.0
     """Seconds of processor time for a replay that is still to be run; 0 if there is none."""
     opaque: OpaqueReplay | None = None
-    """The result of the module's replay with opaque functions; None if there is none yet."""
+    """The result of the module's replay with opaque functions in place of its custom calls; None if it has not run."""
     opaque_seconds: float = 0.0
     """Seconds of processor time for a replay with opaque functions that is still to be run; 0 if there is none."""
 
@@ -239,7 +241,9 @@ class ModuleInspector:
         return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay with opaque functions of the module or artifact; see `replay`."""
+        """Runs the planned replay of the module or artifact in which opaque functions replace the custom calls; see
+        `replay`.
+        """
         from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
 
         plan, self._opaque = self._opaque, None

@@ -1,4 +1,6 @@
-"""Plans replays with opaque functions within bounds of time and memory, and runs such replays on the modules of a dump."""
+"""Plans replays in which opaque functions replace the custom calls (see `opaque_runs.opaque`), within bounds of time
+and memory, and runs such replays on the modules of a dump.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -27,7 +29,7 @@ _LEAST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpaquePlan:
-    """A replay with opaque functions that fits its bounds."""
+    """A replay that fits its bounds, with opaque functions in place of the custom calls."""
 
     programs: Programs
     calls: OpaqueCalls

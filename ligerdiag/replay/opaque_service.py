@@ -70,8 +70,8 @@ def replay_artifacts_opaquely(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Generator[tuple[ReplayTask, OpaqueReplay]]:
-    """Yields (task, replay with opaque functions) for each task as its replay finishes; those from the cache come first.
-    If a case fails, nothing is raised: the state and reason of its replay say so.
+    """Yields (task, replay with opaque functions in place of custom calls) for each task as its replay finishes;
+    replays from the cache come first. If a case fails, nothing is raised: the state and reason of its replay say so.
 
     needed: whether the replays only make up for custom calls that the ordinary replay does not cover. Programs without
     a call that may run as an opaque function are then left out. templates, find_readers: see

@@ -186,7 +186,7 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions, and the files on which it depends."""
+    """The record of a replay with opaque functions in place of custom calls, and the files on which the record depends."""
 
     replay: OpaqueReplay
     dependencies: Mapping[str, str]

@@ -87,7 +87,9 @@ class SandboxedInspector:
         return self._scratch.path
 
     def describe(self) -> tuple[str, ...]:
-        """Returns a line on the protections that are active, and a line for each that the operating system refused."""
+        """Returns one line about all protections that are active, and one line for each protection that the operating
+        system refused.
+        """
         active = self.confinement.active
         protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
         return (*protected, *self.confinement.refused)

@@ -142,8 +142,8 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter
-of one slice or a quotient by a constant.
+"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it. For example, a
+scatter of one slice becomes a `dynamic-update-slice`, and a division by a constant becomes a `multiply`.
 """
 
 

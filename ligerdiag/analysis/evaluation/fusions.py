@@ -37,8 +37,8 @@ type _Mask = int
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Says from which parameters of a fusion each of its values is computed. A *combination* is a set of parameters
-    from which some value is computed; combinations are numbered.
+    """Says, for each value of a fusion, from which of the fusion's parameters the value is computed. Such a set of
+    parameters is called a *combination*, and each distinct combination has a number.
     """
 
     combinations: tuple[tuple[int, ...], ...]

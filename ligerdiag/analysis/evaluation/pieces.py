@@ -52,8 +52,8 @@ class Pieces:
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the dependence set of each of these finer pieces. limits: the end of each finer piece; includes all
-        of this array's own limits.
+        """Returns the dependence set of each piece after the pieces are divided further. limits: the end of each of the
+        smaller pieces; all limits of the present pieces are among them.
         """
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 

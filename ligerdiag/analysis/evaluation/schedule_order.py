@@ -83,8 +83,8 @@ class ScheduleEvaluation:
     start there: they say that a value depends on these old contents (see `carriers`).
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Maps the id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands
-    cannot have, operand by operand.
+    """Maps the id of a call to one set for each of its operands: the ORIG labels (dependences on contents from before a
+    write) that the operand cannot have.
     """
     records: bool = True
     """Whether the dependence sets of operations are recorded; otherwise only those of the outputs."""

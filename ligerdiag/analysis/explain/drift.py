@@ -7,9 +7,9 @@ the same bytes are paired first. A reader without a partner was gained or lost. 
 a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
 not changed.
 
-If one compile lacks a hidden write, the effects of its kernel calls say what it has in place of the write. Calls of the
-same kernel that do not hide a write of this operand are counted: they declare the write, or work out of place. If this
-compile has more of them than the other compile, one of them replaces the hidden write. Otherwise the call is gone.
+If one compile lacks a hidden write, the effects of its kernel calls say whether another call has taken the write's
+place: a call of the same kernel that declares the write, or works out of place. Such a call has taken it if the compile
+without the hidden write has more such calls than the compile with it. Otherwise the call is gone.
 """
 
 from collections import Counter, defaultdict

@@ -57,8 +57,8 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns the source line as text, such as `train.py:41`; only the file if the number is unknown, empty if both
-        are.
+        """Returns the source line as text, such as `train.py:41`; only the file if the line number is unknown, and an
+        empty text if the file is unknown, too.
         """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 

@@ -60,7 +60,7 @@ _BLOCK = 1 << 15
 """Number of elements that are computed at a time, so that they stay in the cache."""
 
 _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PARTITIONING | CallTrait.MADE_BY_XLA
-"""Traits of targets that only the program has, or only the schedule."""
+"""Traits of custom-call targets that occur only in the program, or only in the schedule."""
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
@@ -141,8 +141,8 @@ class OpaqueRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites what the call writes with the values of its opaque function; see `program.Kernels`. Outputs that
-        the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function; see `program.Kernels`.
+        Outputs that the call does not write become NaN, or 0 for integers.
         """
         del watched
         for output in outputs:

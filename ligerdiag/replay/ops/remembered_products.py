@@ -59,8 +59,8 @@ class _Product:
 
 @dataclass(slots=True, eq=False)
 class RememberedProducts:
-    """Computes each large matrix product once, as long as its operands and its result are among those that fit into
-    `limit`.
+    """Computes matrix products and remembers the large ones: a remembered product is not computed again. All remembered
+    operands and results together take at most `limit` bytes.
     """
 
     limit: int

@@ -98,7 +98,7 @@ class RepeatableLaunch:
     meetings: Sequence[ProgramMeeting]
     ordered_atomics: Sequence[ProgramMeeting]
     prepare: Callable[[Sequence[Array]], None]
-    """A function that zeroes and fills buffers as before every run of the launch."""
+    """A function that prepares buffers for a run of the launch: it zeroes some of them and fills others with a canary."""
 
     def compare(self, options: GridOptions) -> list[float]:
         """Runs the launch again with these options; returns the relative difference of each buffer from the first run.

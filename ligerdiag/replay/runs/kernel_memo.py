@@ -23,8 +23,8 @@ REMEMBERED_BYTES = 4 << 30
 REMEMBERED_PRODUCTS = 2 << 30
 """The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
 WATCHED = 2
-"""Number of launches of each call that really run although their results are remembered, so that the underlying runner
-observes them; only launches that are to be observed (`watched`) count.
+"""The first launches of each call, as many as this number, run even if their results are remembered, so that the
+underlying runner can observe them. Only launches with `watched` count.
 """
 WORTHWHILE = 1 << 16
 """Bytes of a launch's buffers above which remembering the launch is cheaper than running it again."""
@@ -99,7 +99,7 @@ class IsolatedKernels:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel and restores the operands that it should not have overwritten; see `Kernels.launch`."""
+        """Runs the kernel, then restores each operand that shares no bytes with an output; see `Kernels.launch`."""
         hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
         before = copy_buffers(hidden)
         self.runner.launch(call, operands, outputs, watched=False)

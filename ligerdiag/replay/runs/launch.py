@@ -208,7 +208,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
-    """Returns copies of the buffers that share bytes with each other as the buffers do."""
+    """Returns copies of the buffers. Where two buffers share bytes, their copies share bytes, too."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

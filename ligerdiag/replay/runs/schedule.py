@@ -13,7 +13,7 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
   and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. A
   kernel's output that is declared to be an operand is that operand only if both have the same bytes
-  (`hlo.fused_aliases`); elsewhere the output's bytes are unset until the kernel stores to them.
+  (`hlo.fused_aliases`). If they have different bytes, those of the output are unset until the kernel stores to them.
 
 Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
@@ -226,7 +226,7 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
 
 
 def find_step(array: Array) -> int:
-    """Returns the bytes from one element of an array without gaps to the next one in memory."""
+    """Returns the distance in bytes between elements that are neighbours in memory. array: an array without gaps."""
     return min(
         [step for step, size in zip(array.strides, array.shape, strict=True) if size > 1], default=array.itemsize
     )

@@ -66,8 +66,8 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """Returns the groups of devices that take part in a collective together; not for collective-permute, which has
-    pairs of devices instead.
+    """Returns the groups of devices that take part in a collective together. A collective-permute has no groups, but
+    pairs of devices, and must not be passed.
 
     devices: number of devices of the program.
 
@@ -275,7 +275,7 @@ class _Sharding:
 
 
 def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns the operands of the entry of a shard_map, each split over the devices."""
+    """Returns the operands with which a shard_map is entered, each split into one shard per device."""
     spread: dict[tuple[int, Placement], Spread] = {}
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):

@@ -196,7 +196,8 @@ class Activation:
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function (the function of a reduction or scan): its own, and scalars from outside.
+    """The values that a combining function (the function by which a reduction or scan combines two elements) may use:
+    its own, and scalars of the function that contains the reduction.
 
     A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
     program to which it belongs.

@@ -110,7 +110,7 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def list_unwritten_reads(self) -> tuple[UnwrittenBytes, ...]:
-        """Returns, for each argument that has any, the bytes that were read before any program had written them."""
+        """Returns a record for each argument of which some bytes were read before any program had written them."""
         return tuple(
             UnwrittenBytes(
                 argument=argument,
@@ -236,7 +236,9 @@ class Memory:
         """i64[programs]: the linear number, in the grid, of each program of the batch."""
 
     def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
-        """Returns the elements that a load reads. other: their values where the mask is false; None for zero."""
+        """Returns the elements that a load reads. other: the values of the elements for which the mask is false; None
+        for zero.
+        """
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         window = self._find_window(target, storage.itemsize)

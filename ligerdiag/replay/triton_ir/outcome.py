@@ -73,7 +73,7 @@ class Meeting:
     """Linear number of the other program in the grid."""
     other_writes: bool
     first_byte: int
-    """Offset of the first of the bytes from the start of `argument`."""
+    """Offset of the first of these bytes from the start of `argument`."""
     bytes: int
     place: SourceLine | None
     """Source line of the write."""
