@@ -192,9 +192,7 @@ class Provenance:
     outputs; empty if there is none.
     """
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that the user's program donates, whether or not an output takes their
-    bytes.
-    """
+    """Positions in `inputs` of all arguments that the user's program donates, even those whose bytes no output takes."""
     dropped: tuple[int, ...] = ()
     """Positions in `inputs` of the arguments that JAX drops from the user's program, because the program never reads
     them. In this artifact they are parameters all the same, but not donated.
@@ -204,7 +202,7 @@ class Provenance:
     device's memory.
     """
     shared: SharedArguments | None = None
-    """The arguments that are one array; None if there are none."""
+    """The arguments that are one and the same array; None if there are no such arguments."""
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""
@@ -218,7 +216,9 @@ class Provenance:
 
     @property
     def is_described(self) -> bool:
-        """Returns whether XLA compiled for a GPU from its description, and not for one of its machine."""
+        """Returns whether XLA compiled for a GPU that it knew only from a description, and not for a GPU of the
+        machine.
+        """
         return self.compute_capability > 0 or self.target_sha256 not in ("", _NO_DESCRIPTION)
 
 

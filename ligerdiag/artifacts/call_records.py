@@ -48,7 +48,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedArguments:
-    """Arguments of the program that are one array in the memory of the caller."""
+    """Arguments of the program that are one and the same array in the caller's memory."""
 
     groups: tuple[tuple[int, ...], ...]
     """For each such array, the positions of the arguments that are this array, at least two."""

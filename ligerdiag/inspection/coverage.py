@@ -33,7 +33,7 @@ class Compilation:
     name: str
     """Name of the compilation in messages: the module's name, or a directory."""
     program: HloModule | None
-    """The unoptimized module; None where there is none."""
+    """The unoptimized module; None if the compilation has none."""
     as_written: bool
     """Whether `program` is the module before MLIR folded anything, which only ligerdiag's own artifacts have."""
     has_snapshots: bool = True
@@ -66,7 +66,7 @@ class Compilation:
     `tag_trust`). Otherwise ligerdiag's worker put the tags.
     """
     is_described: bool = False
-    """Whether XLA compiled for a GPU that it only knew from a description, because the machine had none."""
+    """Whether XLA compiled for a GPU that it knew only from a description, and not for a GPU of the machine."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of operands of kernel calls: JAX has moved an operation on such an operand across the call. The call is not
     recorded, so the intended order counts as unknown for every write to an operand with such a number. `ANY_OPERAND`
@@ -93,7 +93,9 @@ class Compilation:
     on_host: tuple[int, ...] = ()
     """Numbers of the parameters whose arguments lie in the host's memory although the module does not say so."""
     shared: SharedArguments | None = None
-    """The parameters that are one array in the call, by their numbers; None if there are none."""
+    """The numbers of the parameters for which the caller passes one and the same array; None if there are no such
+    parameters.
+    """
     donation_warning: str = ""
     """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0

@@ -20,7 +20,9 @@ from ligerdiag.replay.runs.case_run import Programs
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
 
 _SLOWER = 2.0
-"""How many times longer a program takes in f64 than in its own types, mostly f32, by a cautious guess."""
+"""How many times longer a program is assumed to take in f64 than in its own types, which are mostly f32; a cautious
+guess.
+"""
 _ELEMENT_SECONDS = 2e-8
 """Seconds per element of a call's operands and outputs."""
 _LEAST_SECONDS = 60.0

@@ -88,10 +88,9 @@ class KeptReplays:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the stored replay of the case's program on its arguments; None if there is none that is still valid.
-
-        options: a replay with other `rows` or `orders` is not found. cut: names of the program's loops that the replay
-        cuts short.
+        """Returns the stored replay of the case's program on the case's arguments; None if there is no valid one.
+        options: only a replay with the same `rows` and `orders` is found. cut: names of the program's loops that the
+        replay cuts short.
         """
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:

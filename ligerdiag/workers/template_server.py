@@ -51,8 +51,8 @@ _ALSO = {
 module: modules to import, and functions to call, as `module:function`.
 """
 MAXIMUM = 8
-"""The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,
-mostly shared with its forks.
+"""Number of templates that the server keeps: those that were used last. Any other template ends once it has no workers.
+Each template takes about 200 MB, mostly shared with its forks.
 """
 
 
@@ -86,8 +86,8 @@ class _TemplateServer:
         """The templates by the name of their kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors of one request to a template of the requested kind, and closes the server's own copies
-        whether or not this succeeds.
+        """Passes the descriptors of one request to a template of the requested kind. Afterwards, even if that fails,
+        closes the server's own copies of the descriptors.
         """
         descriptors: list[int] = []
         with connection:

@@ -65,8 +65,8 @@ class Reason(StrEnum):
     an operation that depends on a constant may be meant to depend on the overwritten value.
     """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may compute one of several operations (see `provenance`). If it computes
-    one of them, it is wrong or holds the value from before the write.
+    """An instruction of the optimized module may compute one of several operations (see `provenance`). If it computes a
+    certain one of these, it is wrong, or holds the value from before the write; if it computes another, it is not.
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made

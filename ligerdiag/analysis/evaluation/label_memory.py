@@ -179,8 +179,8 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Replaces a slice's dependence set by that of a newly defined value. The slice is then no longer raw
-        (overwritten by a kernel without XLA knowing).
+        """Gives a slice the dependence set of the value that an instruction has just defined there. The slice is then
+        no longer raw (overwritten by a kernel without XLA knowing).
         """
         if isinstance(value, Pieces):
             self.pieces[number] = value

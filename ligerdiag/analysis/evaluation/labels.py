@@ -339,8 +339,8 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a `select` whose result is one of two arrays as a whole, because one scalar
-    chooses for all elements.
+    """Returns whether the instruction is a `select` with a scalar predicate, so that its result is one of two arrays as
+    a whole.
     """
     if instruction.opcode != "select":
         return False

@@ -77,8 +77,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader of an overwritten value as it is in the first and in the second compile. If a compile lacks the
-    reader, its side is None.
+    """One reader of an overwritten value as it is in the first and in the second compile. The field of a compile that
+    lacks the reader is None.
     """
 
     before: Reader | None
@@ -87,8 +87,8 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write as it is in the first and in the second compile, and its changes. If a compile lacks the write,
-    its side is None.
+    """One hidden write as it is in the first and in the second compile, and its changes. The field of a compile that
+    lacks the write is None.
     """
 
     before: Neighbourhood | None
@@ -116,16 +116,16 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
     lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
     lambda reader: reader.primitive,
 )
-"""Functions that give the criteria, from strict to loose, by which readers of two compiles are paired: two readers are
-a pair if a function returns the same for both. None uses an instruction's name or id, which differ between compiles.
+"""Functions by which the readers of two compiles are paired, from strict to loose: two readers form a pair if a
+function returns equal values for them. No function uses an instruction's name or id, which differ between compiles.
 """
 
 
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns the changes of the outputs, and each hidden write with its own changes; the writes that `before` has come
-    first.
+    """Returns (the changes of the outputs, one pair for each hidden write, with the changes around that write). The
+    pairs of the writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}

@@ -40,9 +40,9 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Largest number of reads of one buffer that the view shows although no output's verdict is blamed on them."""
+"""The view shows at most this many of the reads of one buffer on which no output's verdict is blamed."""
 MOST_NAMED = 100
-"""Largest number of reads of one buffer that the view shows because an output's verdict is blamed on them."""
+"""The view shows at most this many of the reads of one buffer on which an output's verdict is blamed."""
 _REUSES = 2
 """Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
 shown after it.
@@ -334,7 +334,7 @@ class OutputViews:
     lost: list[str] = field(default_factory=list[str])
     """Names of the outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Names of the outputs that miss a kernel's write although no reader is known that misses it."""
+    """Names of the outputs that miss a kernel's write, if it is unknown which reader misses the write."""
     elsewhere: list[str] = field(default_factory=list[str])
     """Names of the outputs that JAX or XLA makes wrong without any hidden write."""
     _kernels: Mapping[int, int] = field(init=False)

@@ -78,7 +78,8 @@ rounding, because a division by a value near 0 magnifies the roundings of that v
 def list_opaque_calls(
     program: HloModule, optimized: HloModule, find_effects: Callable[[HloInstruction], CallEffects]
 ) -> OpaqueCalls:
-    """Returns the custom calls of both modules that run as opaque functions; `not_covered` says why one of them cannot.
+    """Returns the custom calls of both modules that run as opaque functions. If a call cannot run as one, the field
+    `not_covered` of the result says why.
 
     find_effects: returns the effects of a call of either module.
     """

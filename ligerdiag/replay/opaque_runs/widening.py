@@ -43,7 +43,9 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
 
 def widen_array(array: Array) -> Array:
-    """Returns an array of floats as f64, exactly, one of complex numbers as c128, and any other array unchanged."""
+    """Returns an array of floats as f64 and an array of complex numbers as c128, both exactly, and any other array
+    unchanged.
+    """
     kind = find_kind(array.dtype)
     return array if kind not in _WIDE_BYTES else array.astype(np.complex128 if kind == "c" else np.float64)
 
@@ -232,8 +234,8 @@ def _make_literal(shape: ShapeProto, value: Array) -> LiteralProto:
 
 
 def find_scale(module: HloModule) -> int:
-    """Returns how many times longer a float's bytes become in f64, the most over all floats of the module; 1 if it has
-    none.
+    """Returns how many times longer the narrowest float of the module becomes in f64, such as 4 for a bf16; 1 if the
+    module has no floats.
     """
     widths = {
         (kind, dtype.itemsize)

@@ -144,8 +144,8 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the same product with the f32 operands rounded to TF32, as tensor cores read them unless the program asks
-    for more precision.
+    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores read f32
+    operands so, unless the program asks for more precision.
     """
     if dtype == np.float32:
         left, right = (

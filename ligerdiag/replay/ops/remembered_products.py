@@ -70,7 +70,7 @@ class RememberedProducts:
     """Bytes of the kept operands and products."""
     _contents: dict[_Form, list[_Contents]] = field(default_factory=dict["_Form", list[_Contents]])
     _products: dict[_Key, _Product] = field(default_factory=dict["_Key", _Product])
-    """The kept products, the one that was used longest ago first."""
+    """The remembered products, from the one that was used longest ago to the one that was used last."""
     _least: float = 0.0
     """The worth (see the module's docstring) of the product that was forgotten last."""
 

@@ -162,7 +162,7 @@ def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the largest number of devices over which an array of the value is spread; 0 if none is."""
+    """Returns the largest number of devices over which an array of the value is spread; 0 if no array is spread."""
     match cells:
         case Cell():
             return 0

@@ -1,4 +1,5 @@
-"""Replays one case: runs it three times on the same arguments, drawn as the case says, and compares output by output.
+"""Replays one case: runs it three times on the same arguments, drawn as the case says, and compares the three values of
+each output.
 
 - Program order runs the program as its author wrote it. Its outputs are the intended ones.
 - Isolated memory is program order again, with kernels that leave their operands unchanged. Its outputs are the stale
@@ -79,8 +80,8 @@ class Programs:
 
 
 type Outputs = tuple[Array, ...]
-"""The distinct copies of one output, each a whole array: first the one that JAX would show, then one for each device
-whose copy has other bits.
+"""The distinct copies of one output, each a whole array: first the copy that JAX would show, then the copy of each
+device on which the bits differ from it.
 """
 
 

@@ -102,8 +102,8 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError if program and schedule do not run
-    one of them equally often.
+    """Returns the cuts of the program's loops with these names. Raises ArtifactError if there is one that the program
+    and the schedule do not run equally often.
     """
     if not names:
         return NO_CUTS

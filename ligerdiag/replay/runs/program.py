@@ -62,8 +62,8 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Interface of an observer to which a run passes each value as soon as it is computed, and which may change the
-    value.
+    """Interface of an observer of a run. The run passes each value to the observer as soon as it is computed, and the
+    observer may change the value.
     """
 
     def before(self, operands: Iterable[Cells]) -> None: ...

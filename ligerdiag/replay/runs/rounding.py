@@ -132,7 +132,7 @@ def measure_noise(
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
     """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its
-    tolerance is far wider than that of its dtypes, or wider than `FAR`.
+    measured tolerance is far wider than the tolerance of its dtypes, or wider than `FAR`.
 
     Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """

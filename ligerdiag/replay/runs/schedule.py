@@ -313,9 +313,9 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far did not test: those in branches and loops
-        that no device entered, and those that only compute maxima, because a wrong maximum need not show in the
-        outputs.
+        """Returns the names of the instructions that the executions so far did not test: instructions in branches and
+        loops that no device entered, and instructions that only compute maxima, because a wrong maximum need not show
+        in the outputs.
         """
         return tuple(
             [

@@ -57,7 +57,7 @@ class Instruction:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A block of operations: one of a function's body, or the only one of an operation's region."""
+    """A block of operations: one of the blocks of a function's body, or the only block of an operation's region."""
 
     arguments: tuple[int, ...]
     body: list[Instruction]

@@ -3,10 +3,10 @@
 Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch has as many programs as
 make the kernel's largest block fill `batch_bytes`. After each batch, the bytes that its programs accessed are compared.
 If programs *meet*, that is, one writes bytes that another one accesses (see `meetings`), the batch is undone and its
-programs run one by one, in order, so every outcome is that of one order of whole programs. Only arguments that the
-kernel may write, and those that share memory with them, are examined for meetings. Meetings across batches are only
-reported, because batches run one after the other anyway. If programs have to run concurrently (`GridOptions.together`),
-no batch is undone; a program that then waits for another one is not covered.
+programs run one by one, in order. So the outcome is always one that programs give when they run one after the other.
+Only arguments that the kernel may write, and those that share memory with them, are examined for meetings. Meetings
+across batches are only reported, because batches run one after the other anyway. If programs have to run concurrently
+(`GridOptions.together`), no batch is undone; a program that then waits for another one is not covered.
 """
 
 from collections.abc import Iterable, Sequence

@@ -3,7 +3,8 @@
 A *run* is a range of consecutive bytes that one program accessed. The range is given by addresses in this process, not
 by argument and offset, because arguments may share memory. Programs *meet* where one writes a byte that another one
 reads or writes. Two atomic accesses do not meet; an atomic and a plain one do. If all programs of a batch read the same
-bytes, only the first and the last program are recorded: if the writer is one of them, the other one meets it.
+bytes, only the first and the last program are recorded. A program that writes these bytes then still meets at least one
+of the two.
 """
 
 from collections.abc import Sequence

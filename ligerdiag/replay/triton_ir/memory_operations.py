@@ -92,7 +92,7 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
     """Returns a function that evaluates an atomic update: it takes memory, place and values, and returns the old
     values.
 
-    kind: the update, such as `fadd`; if empty, the one that the operation (a `tt.atomic_rmw`) names.
+    kind: the update, such as `fadd`; if empty, the update that the operation, a `tt.atomic_rmw`, names.
     """
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)

@@ -34,7 +34,7 @@ class GridOptions:
     """How a launch is evaluated: which programs run, in which order, and what is recorded."""
 
     order: Literal["grid", "reverse"] = "grid"
-    """The order in which programs run: that of the grid, where x changes fastest, or its reverse."""
+    """The order in which programs run: the order of the grid, in which x changes fastest, or the reverse."""
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; None for all."""
     batch_bytes: int = 8 << 20
@@ -122,8 +122,8 @@ class GridOutcome:
 
     used_atomics: bool = False
     meeting: tuple[Meeting, ...] | None = None
-    """Examples of bytes that one program writes and another one accesses, without those that both access atomically;
-    None if there are none.
+    """Examples of bytes that one program writes and another one accesses, except bytes that both access atomically;
+    None if there are no such bytes.
     """
     ordered_atomics: tuple[Meeting, ...] = ()
     """Examples of bytes on which two programs run atomic operations that depend on their order (see

@@ -102,8 +102,8 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array broadcast to [n, *shape], where n is the length of its own first axis, that of the programs, as
-    `values.fill` does; the array itself if it already has that shape.
+    """Returns the array broadcast to [n, *shape], as `values.fill` does, where n is the length of the array's first
+    axis, the axis of programs. Returns the array itself if it already has that shape.
     """
     return array if array.shape[1:] == shape else fill(array, shape)
 
