@@ -34,10 +34,10 @@ from ligerdiag.model.opcheck_report import (
 )
 from ligerdiag.text import count_of, join_words
 
-_ALIAS = "alias it to an output (`ligerdiag.in_place.call_in_place`), and read that output instead of the operand"
+_ALIAS = "alias the operand to an output (`ligerdiag.in_place.call_in_place`), and read the output instead"
 _FILL = "write every element, or alias the output to an operand that holds the values to keep"
-_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand with the first values"
-_MISREAD = "if the program on the device is the one that was read, this is a bug of ligerdiag: please report it"
+_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand that holds its initial values"
+_MISREAD = "if the device ran the same code that ligerdiag read, this is a bug of ligerdiag: please report it"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -398,7 +398,7 @@ def _make_dropped(found: FoundCall) -> Problem:
         kind=ProblemKind.DROPPED,
         kernel=found.kernel,
         message=f"JAX drops the call of `{found.kernel}`, because nothing uses its outputs",
-        help="return an output of the call, or declare its write, and use that",
+        help="return an output of the call, or declare its write and use the output that this adds",
         source=found.source,
     )
 

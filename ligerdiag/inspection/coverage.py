@@ -150,7 +150,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     refuted = ()
     if context.refuted:
-        why = "an instruction that has the tag does not compute the operation which got that tag"
+        why = "the instruction with the tag does not compute the operation that got the tag"
         refuted = (f"{count_of(len(context.refuted), 'tag')} ignored: {why}",)
     notes = compilation.notes
     if compilation.refs_trouble:

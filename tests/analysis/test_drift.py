@@ -66,7 +66,7 @@ def test_a_reader_replaced_by_another_operation_is_lost_and_gained() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader("reduce_sum", opcode="reduce"))
     changes = compare(before, after)
     assert [change.kind.value for change in changes] == ["lost", "gained"]
-    assert changes[1].text == "one more reader: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
+    assert changes[1].text == "one more reader: `reduce_sum` (train.py:41) reads the overwritten bytes after the kernel"
 
 
 def test_the_order_of_readers_on_one_side_of_the_kernel_does_not_matter() -> None:

@@ -265,7 +265,7 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
     if before is None or after is None:
         reader = before or after
         assert reader is not None
-        what = f"{describe_reader(reader)}, {reader.side.value} the kernel, of {describe_origin(reader.origin)}"
+        what = f"{describe_reader(reader)} reads {describe_origin(reader.origin)} {reader.side.value} the kernel"
         if before is None:
             yield Drift(kind=ChangeKind.GAINED, text=f"one more reader: {what}", source=reader.source)
         else:

@@ -200,7 +200,9 @@ class OutputSentences:
                 "could not be decided: it may depend on a value that a kernel overwrites, and without the program as written"
                 " it is unknown which version it needs"
             )
-        more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
+        more = (
+            "; a line under `not covered` says why" if self.context.verdicts.ambiguities.get(name) or not causes else ""
+        )
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
         return (

@@ -426,7 +426,7 @@ class ScheduleRunner:
 
     def _exchange(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{instruction.name}`: {instruction.opcode} that not all devices reach")
+            raise NotCoveredError(f"`{instruction.name}`: not all devices reach this {instruction.opcode}")
         operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
         values = exchange(instruction, operands, self._evaluators[0].call)
         values = [_copy(value) for value in values]  # one device's result may be a view of another's bytes

@@ -358,7 +358,7 @@ def evaluate_memory_operation(
 def _get_grid_number(op: Operation, numbers: Array, grid: tuple[int, int, int]) -> Array:
     axis = "xyz".find(parse_word(op.text, op.name) or "?")
     if axis < 0:
-        raise NotCoveredError(f"{op.name} without its axis")
+        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
     width, height, _ = grid
     if op.name == "tt.get_num_programs" or grid[axis] == 1:
         return np.array([grid[axis] if op.name == "tt.get_num_programs" else 0], np.int32)

@@ -69,7 +69,7 @@ def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operat
 def _get_axis(op: Operation) -> int:
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError(f"{op.name} without its axis")
+        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
     return axis + 1
 
 
@@ -117,7 +117,7 @@ def scan(op: Operation, function: Function, name: str, values: Sequence[Value], 
     axis = _get_axis(op)
     reverse = re.search(r"reverse = (\w+)", op.text)
     if reverse is None:
-        raise NotCoveredError("tt.scan without its direction")
+        raise NotCoveredError("a tt.scan whose direction its text does not show")
     moved = [np.moveaxis(array, axis, -1) for array in arrays]
     if reverse[1] == "true":
         moved = [array[..., ::-1] for array in moved]

@@ -45,7 +45,7 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
     del function
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError("tt.expand_dims without its axis")
+        raise NotCoveredError("a tt.expand_dims whose axis its text does not show")
 
     def change(array: Array) -> Array:
         return np.expand_dims(array, axis + 1)
@@ -65,7 +65,7 @@ def _trans(op: Operation, function: Function) -> Compute:
     del function
     order = parse_integers(op.text, "order")
     if order is None:
-        raise NotCoveredError("tt.trans without its order")
+        raise NotCoveredError("a tt.trans whose order its text does not show")
     axes = (0, *(axis + 1 for axis in order))
 
     def change(array: Array) -> Array:
@@ -153,7 +153,7 @@ def _gather(op: Operation, function: Function) -> Compute:
     if axis is None:
         match = re.search(r"axis = (\d+)", op.text)
         if match is None:
-            raise NotCoveredError("tt.gather without its axis")
+            raise NotCoveredError("a tt.gather whose axis its text does not show")
         axis = int(match[1])
     along = axis + 1
 
@@ -243,7 +243,7 @@ def parse_number(text: str, dtype: DType) -> Array:
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
-        raise NotCoveredError(f"a constant `{text[:40]}`")
+        raise NotCoveredError(f"a constant whose value is written as `{text[:40]}`")
     if is_float(dtype):
         if text.startswith("0x"):
             return np.array(int(text, 16), f"u{dtype.itemsize}").view(dtype)
