@@ -6,6 +6,8 @@ a partition of the only replica. The meaning of the ids in the groups depends on
 - Without a channel they are replicas. There is only one, so each device is alone.
 - With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are devices.
   If not, they are replicas, and all partitions of the only replica form one group.
+- With a channel, the ids of all other collectives are partitions. An empty list of groups means one group of all
+  devices.
 
 Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
 moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
