@@ -1,7 +1,7 @@
 """Reads and writes artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
 
-In a *tagged* program, the name of each operation ends with a number of ligerdiag's, the tag, by which the operation is
-found again after the compile.
+In a *tagged* program, the name of each operation ends with a number that ligerdiag has added, the tag, by which the
+operation is found again after the compile.
 
 | file | content |
 |---|---|

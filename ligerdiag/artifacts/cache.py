@@ -68,7 +68,7 @@ class Cache:
 
     def __init__(self, root: Path | None = None) -> None:
         """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's cache folder; makes the directories
-        and removes what dead processes left.
+        and removes the leftovers of dead processes.
 
         Raises InputError if the directories cannot be used.
         """

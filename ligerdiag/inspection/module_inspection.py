@@ -418,7 +418,7 @@ def _join_programs(seen: _Seen) -> tuple["Programs", frozenset[str]]:
 
 
 def _describe_missing(seen: _Seen) -> str:
-    """Returns what a dump lacks for a replay; empty if it lacks nothing."""
+    """Returns the reason why a dump cannot be replayed, such as a missing schedule; empty if it can."""
     if seen.analysed is None:
         return UNKNOWN_ORDER
     compilation = seen.analysed.compilation

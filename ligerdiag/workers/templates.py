@@ -92,7 +92,7 @@ def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes
     """Starts a process that does the imports of `kind.module`, and then is a template, from which workers are forked, or
     a worker. Returns the process and the parent's end of its socket.
 
-    log: the file that receives what the process prints during its imports.
+    log: the file that receives the output of the process during its imports.
     """
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as output:
@@ -130,9 +130,10 @@ class Templates:
         """Returns a new worker that is ready: forked from the template for `kind`, which is started if necessary.
 
         module: the module that the worker runs; it need not be `kind.module`, whose imports the template has done. log:
-        receives what the worker prints before its first job. start_log: receives what a template prints during its
-        imports. is_wanted: asked before slow imports begin, because the pool may have closed while this thread waited.
-        Raises OSError if no process can be started, and the exceptions of `WorkerProcess.wait_until_ready`.
+        the file that receives the output of the worker before its first job. start_log: the file that receives the
+        output of a template during its imports. is_wanted: asked before slow imports begin, because the pool may have
+        closed while this thread waited. Raises OSError if no process can be started, and the exceptions of
+        `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:

@@ -53,8 +53,8 @@ class FusionSummary:
     """
 
     def unite(self, given: list[Labels]) -> list[Labels]:
-        """Returns the dependence set of each combination: the union of the sets of its parameters. given: the set of
-        each operand of the fusion.
+        """Returns the dependence set of each combination: the union of the dependence sets of the parameters in it.
+        given: the set of each operand of the fusion.
         """
         return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 

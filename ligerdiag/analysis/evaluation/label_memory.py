@@ -94,8 +94,8 @@ is read).
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read: only the order of
-    this schedule decides whether `reader` sees the hidden write.
+    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read. A read is lucky if
+    only the order of this schedule decides whether the `reader` sees the hidden write.
     """
 
     write: int

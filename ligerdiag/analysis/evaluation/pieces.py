@@ -81,7 +81,7 @@ class ArrayRegion:
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
         """Returns the dependence sets of the array's pieces after this region was overwritten: inside the region, each
         set loses the labels `dropped` and gains `added`. If the array has pieces along another dimension, these are
-        lost. value: the sets before.
+        lost. value: the dependence sets of the array before the overwrite.
         """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))

@@ -347,8 +347,8 @@ class ScheduleEvaluation:
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a dynamic-slice without the labels for what kernels wrote in earlier
-        iterations, because they wrote that to other slices.
+        """Returns the dependence set of a dynamic-slice without the labels of writes in earlier iterations, because
+        these writes went to other slices.
         """
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)

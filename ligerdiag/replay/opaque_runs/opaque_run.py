@@ -9,9 +9,9 @@ bf16. How far that moves an output is measured: the schedule runs with functions
 and should then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least
 `LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
 wrong, because only a hidden write that the schedule orders differently can cause it. But rounding also enters through
-what an opaque function reads, and loops amplify it, which a schedule in isolated memory does not show: an output that is
-much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach (`_NOISE`,
-`_SHARE`), is undecided.
+the values that an opaque function reads, and loops amplify it. A schedule whose functions leave their operands
+unchanged does not show this part: an output that is much nearer to the intended than to the stale prediction (`_NEAR`),
+with an error that rounding can reach (`_NOISE`, `_SHARE`), is undecided.
 
 With functions that leave their operands unchanged, the schedule may miss even the stale prediction by more than the
 original types explain. Wrong numbers then need not come from a hidden write, so the output is undecided. One exception:
@@ -107,8 +107,9 @@ def list_opaque_calls(
 
 
 def count_draws(optimized: HloModule) -> int:
-    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate may
-    compare values that functions made, and a wrong one shows only if it takes another branch than the right one.
+    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate
+    may depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch
+    than the right predicate.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 

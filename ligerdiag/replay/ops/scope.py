@@ -23,7 +23,7 @@ type Value = Array | tuple["Value", ...]
 
 
 class NotCoveredError(LigerdiagError):
-    """Raised for an operation that replay does not compute; the message names it, such as `convolution`."""
+    """Raised for an operation that replay does not compute; the message names the operation, such as `convolution`."""
 
     exit_code = 3
 

@@ -32,7 +32,9 @@ WORTHWHILE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, each distinct launch only once as long as its results fit into `limit`."""
+    """Runs kernels through another runner, and remembers the results of the launches, at most `limit` bytes. A launch
+    whose results are remembered does not run again.
+    """
 
     runner: Kernels
     limit: int

@@ -182,7 +182,7 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 
 
 class KernelRunner:
-    """Runs the kernels of custom calls and records what their launches do.
+    """Runs the kernels of custom calls and records observations of their launches.
 
     check_seconds: look for races in launches that are estimated to take at most this many seconds, and in longer
     launches whose programs touch the same bytes. checks: look for races in at most this many launches of each call.

@@ -67,8 +67,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box within the block: the same box in each program that selects
-    any.
+    """The elements that a mask selects, if they form a box within the block, the same box in each program for which any
+    element is selected.
     """
 
     programs: Array | None

@@ -7,9 +7,9 @@ as in Triton's own interpreter. The contents that stores overwrite are kept unti
 whose programs meet is undone.
 
 `WrittenBytes` records reads of unwritten bytes. A byte counts as written once any program of the launch has stored to
-it, whatever the order of the grid. An atomic operation reads what it updates, except an exchange whose result nobody
-uses. Within one operation, all lanes and programs read before any writes. The records of a batch are pending until the
-batch is done; undoing the batch drops them.
+it, whatever the order of the grid. An atomic operation reads the bytes that it updates, unless it is an exchange whose
+result nobody uses. Within one operation, all lanes and programs read before any writes. The records of a batch are
+pending until the batch is done; undoing the batch drops them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class WrittenBytes:
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
         """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
-        that read what they update.
+        that read the bytes that they update.
         """
         self._updates = updates
         self._written = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
