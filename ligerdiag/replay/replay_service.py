@@ -79,7 +79,7 @@ class ReplayCost:
 
 
 class KeptReplays:
-    """Finds and stores replays and estimates in a cache, for one toolchain, a set of packages in fixed versions."""
+    """Finds and stores replays and estimates in a cache, for one toolchain (a set of packages in fixed versions)."""
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache

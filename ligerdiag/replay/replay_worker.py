@@ -100,7 +100,8 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays may run at once, from 1 to `cores`: as many of the largest as fit into memory together.
+    """Returns how many replays may run at once, from 1 to `cores`: the largest number n for which the n largest replays
+    fit into memory together.
 
     sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
     """

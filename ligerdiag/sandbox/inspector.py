@@ -235,8 +235,8 @@ class _Child:
         return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """Returns the process's answer to the question. Raises ChildEnded if there is no valid one within this many
-        wall-clock seconds.
+        """Returns the process's answer to the question. Raises ChildEnded if the process gives no valid answer within
+        this many wall-clock seconds.
         """
         self._send(question)
         self._read(Done, seconds)

@@ -127,8 +127,8 @@ class Pool:
         """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
         future) when it ends.
 
-        groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so those of
-        one source share a worker. By default all jobs may run side by side.
+        groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so jobs of
+        the same source share a worker. By default all jobs may run side by side.
         """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = [Future() for _ in jobs]

@@ -200,8 +200,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds instructions of the optimized module that define an overwritten operand instead of carriers that XLA has
-    rewritten, for operands with several definitions.
+    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define
+    it in place of carriers that XLA has rewritten.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on

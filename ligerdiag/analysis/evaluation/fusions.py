@@ -158,9 +158,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output of a custom call that is declared to alias an operand, but lies in other bytes
-        than the operand, to ORIG labels. They say that the output depends on the contents from before a write: the
-        kernel writes the operand's bytes, so the output misses that write.
+        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes than the
+        operand, and maps the index of each to ORIG labels. These say that the output depends on the contents from
+        before a write: the kernel writes the operand's bytes, so the output misses that write.
         """
         ...
 

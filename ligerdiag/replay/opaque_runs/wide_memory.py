@@ -138,7 +138,9 @@ def _spoil(values: Array) -> Any:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WideScheduleRunner(ScheduleRunner):
-    """Runs a widened schedule on the bytes of the original schedule's buffer assignment, scaled."""
+    """Runs a widened schedule on the original schedule's buffer assignment, each byte of which is made several bytes
+    long (see `WideMemory`).
+    """
 
     original: HloModule
     """The schedule before it was widened; `module` is the widened one."""

@@ -51,8 +51,8 @@ def widen_array(array: Array) -> Array:
 
 
 def widen_module(module: HloModule) -> HloModule:
-    """Returns the module with all floats widened to f64. Raises NotCoveredError if it looks at the bits of a float other
-    than to order floats, or for an element type that NumPy cannot store.
+    """Returns the module with all floats widened to f64. Raises NotCoveredError if the module uses the bits of a float
+    for anything but ordering floats, or has an element type that NumPy cannot store.
     """
     in_memory = _list_in_memory(module)
     numbers = count(max([one.id for one in module.instructions], default=0) + 1)

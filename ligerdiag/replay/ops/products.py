@@ -216,8 +216,8 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call of a cuBLAS product, with its epilogue: returns D, or a tuple of D, the activation's input
-    if the epilogue keeps it, and a workspace of zeros, as the call's shape says.
+    """Evaluates a custom call of a cuBLAS product, with its epilogue. Returns D or, if the call's shape is a tuple, (D,
+    the activation's input if the epilogue keeps it, a workspace of zeros).
     """
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))

@@ -49,8 +49,9 @@ _MOST = 100.0
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether a measurement has to show if roundings explain the output's error. It has to if the error exceeds
-    the tolerance and the output's attribution is `neither`, or is `lossy` although no hidden write changes the output.
+    """Returns whether roundings have to be measured, because they may explain the output's error. That is so if the
+    error exceeds the tolerance and the attribution is `neither`, or is `lossy` although no hidden write changes the
+    output.
     """
     if not numbers.error > numbers.tolerance:
         return False

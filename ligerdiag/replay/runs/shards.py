@@ -302,7 +302,7 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns, for each operand of the end of a shard_map, one array put together from the devices' parts. If several
+    """Returns, for each value that leaves a shard_map, one array put together from the devices' parts. If several
     devices have a copy of a part, the first device's copy counts.
     """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]

@@ -29,7 +29,9 @@ def find_argument(address: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The elements that an access reaches by the same steps from one start per program, all within one argument."""
+    """The elements of an access, all within one argument. Each program has a start of its own, and reaches its elements
+    from there by the same steps as all other programs.
+    """
 
     argument: int
     programs: Array | None

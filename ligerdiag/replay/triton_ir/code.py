@@ -221,7 +221,8 @@ def narrow_active(active: Active, gate: Array, programs: int) -> Active:
     """Returns the active programs for which the condition `gate` is true, as bool[programs]; None if these are all
     programs of the batch.
 
-    active: bool[programs], None for all programs. gate: bool[programs or 1]. programs: their number in the batch.
+    active: bool[programs], None for all programs. gate: bool[programs or 1]. programs: the number of programs in the
+    batch.
     """
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active
