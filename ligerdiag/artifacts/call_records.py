@@ -202,8 +202,8 @@ class KernelParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryKernel:
-    """A kernel that a library runs for a custom call and whose code is not in the call's payload: the compile worker asked
-    the library for it.
+    """A kernel that a library runs for a custom call. The kernel's code is not in the call's payload, so the compile
+    worker has asked the library for it.
     """
 
     target: str

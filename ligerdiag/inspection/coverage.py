@@ -215,8 +215,8 @@ def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) ->
     """Returns a copy of the first view. If `outputs` or another view disagrees with the first view about an output or a
     read, that output or read is unknown in the copy. Returns None if there is no view.
 
-    views: views of one schedule, each from the judgement of one possible order of the program. outputs: from output name
-    to the verdict on which all judgements agree, unknown if they do not.
+    views: views of one schedule, each from the judgement of one possible order of the program. outputs: maps the name
+    of each output to the verdict on which all judgements agree, or to unknown if they disagree.
     """
     if not views:
         return None

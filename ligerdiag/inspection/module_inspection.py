@@ -168,8 +168,8 @@ class ModuleInspector:
             yield
 
     def count_modules(self, path: Path) -> ModuleOutcome:
-        """Counts the modules of a file that may hold several. An unreadable file counts as one, whose judgement then
-        says so.
+        """Counts the modules of a file that may hold several. An unreadable file counts as one module, whose judgement
+        then says that the file cannot be read.
         """
         counted = 1
         try:

@@ -76,9 +76,8 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks the process at the other end of `control` to fork a worker. The process is a template, which forks itself,
-    or, if `kind` is given, a template server, which passes the request to its template with this kind's interpreter,
-    module and environment.
+    """Asks the process at the other end of `control` to fork a worker. The process is a template, which then forks. If
+    `kind` is given, the process is a template server, which passes the request to its template of that kind.
 
     descriptors: the new worker's socket, the pipe for its exit code, and its first log.
     """

@@ -315,8 +315,8 @@ class AmbiguityMarker:
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
         """Records a hidden write. write: index of the write. storage: the overwritten storage. newer: the first storage
-        that is made after the write. It tells later values from earlier ones: the module shows from which values a
-        later one is computed.
+        that is made after the write. This storage and all later ones get no mark for the write, because the module
+        shows from which values they are computed.
         """
         if storage in self._constant:
             self.to_constants.add(write)

@@ -58,8 +58,8 @@ class Pieces:
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns pieces with the same limits and sets in an array of another shape, along its dimension `dimension`,
-        as after a transpose or a broadcast.
+        """Returns the pieces of an array of another shape, as after a transpose or a broadcast. They have the same
+        limits and sets, and lie along the dimension `dimension` of that array.
         """
         return Pieces(shape, dimension, self.limits, self.labels)
 

@@ -52,8 +52,9 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Maps the id of each reading instruction in the module to its lucky reads: only the order of this schedule decides
-    whether they see a hidden write. writes_by_call: maps the id of a call in the module to its hidden writes.
+    """Maps the id of each reading instruction in the module to its lucky reads. A read is lucky if only the order of
+    this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to its
+    hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}

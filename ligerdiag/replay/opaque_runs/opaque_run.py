@@ -117,8 +117,8 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions and returns the record; if replay does not cover an operation,
-    the record names it.
+    """Replays both modules in f64 with opaque functions in place of custom calls, and returns the record; if replay
+    does not cover an operation, the record names it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """

@@ -178,7 +178,7 @@ class HloEvaluator:
 
 
 def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: HloEvaluator) -> Value:
-    """Computes an instruction by the function for its opcode. Raises NotCoveredError if there is none."""
+    """Computes an instruction by the function for its opcode. Raises NotCoveredError if there is no such function."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:
         raise NotCoveredError(instruction.opcode)

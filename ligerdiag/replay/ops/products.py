@@ -50,9 +50,9 @@ def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
 def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
     """Returns the product of two arrays, not yet rounded to the result's dtype.
 
-    Its dimensions are the batch dimensions, then those of lhs and then those of rhs that are neither batch dimensions
-    nor contracted. numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int. result: the
-    result's dtype. multiply: computes the product if it is one of floats.
+    The dimensions of the product are the batch dimensions, then the other dimensions of lhs and of rhs that are not
+    contracted. numbers: a DotDimensionNumbers, or an object with the same four fields as sequences of int. result: the
+    result's dtype. multiply: computes the product if its operands are floats.
     """
     lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
     lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)

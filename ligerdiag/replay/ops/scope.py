@@ -155,7 +155,9 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns cells nested in tuples as the shape is. It removes the cells that it uses from the front of the list."""
+    """Returns cells, nested in tuples like the arrays of the shape. The cells that are used are removed from the front
+    of the list `cells`.
+    """
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)

@@ -24,7 +24,8 @@ them would take longer than compiling saves.
 
 def compute_case_inputs(case: Case) -> CaseInputs:
     """Draws the case's arguments and returns them with the case's reference, a function that computes the outputs
-    independently and runs only when they are first needed. Raises LigerdiagError if the arguments cannot be drawn.
+    independently. The reference runs only when its outputs are first needed. Raises LigerdiagError if the arguments
+    cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(

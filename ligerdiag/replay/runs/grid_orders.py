@@ -62,7 +62,7 @@ class GridRaces:
     are known.
     """
     tried: OrderTried = OrderTried.NONE
-    """The run that showed the largest difference."""
+    """The way of running the launch that showed the largest difference."""
 
     @property
     def largest(self) -> float:

@@ -51,7 +51,7 @@ in every float type of two or more bytes, with a payload that no computation mak
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watch:
-    """One launch under observation, with the outputs in which it looks for unwritten elements."""
+    """One launch under observation, with the outputs that are searched for unwritten elements."""
 
     launch: Launch
     operands: int
@@ -153,7 +153,7 @@ SECONDS_PER_PROGRAM = 1e-5
 def estimate_seconds(programs: int, buffer_bytes: int) -> float:
     """Returns a rough estimate of the seconds that a launch takes on one core.
 
-    programs: number of programs of its grid. buffer_bytes: of operands and outputs together.
+    programs: number of programs of the launch's grid. buffer_bytes: bytes of operands and outputs together.
     """
     return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * programs
 
@@ -270,7 +270,7 @@ class KernelRunner:
         restore_booleans([outputs[number] for number in watch.watched_outputs])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
-        """Returns the observations of each kernel call, in the order of their first launches."""
+        """Returns the observations of each kernel call, in the order in which the calls were first launched."""
         return tuple(
             LaunchNumbers(
                 kernel=seen.kernel,

@@ -188,8 +188,8 @@ class OrderRunner(ScheduleRunner):
 
     @override
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation in the order that `order` holds, on fresh memory, and returns the outputs of each
-        device.
+        """Runs the entry computation in the order that is stored in the field `order`, on fresh memory. Returns the
+        outputs of each device.
 
         See `ScheduleRunner.execute`.
         """

@@ -350,8 +350,8 @@ class Memory:
         byte offsets).
 
         Lanes are the accessed elements' ascending flat indices in an array of that shape. Elements outside their argument
-        are recorded and omitted. kind: of access, for the records. width: bytes of an element. others: additional arrays
-        that broadcast with the address.
+        are recorded and omitted. kind: the kind of access, for the records. width: bytes of an element. others:
+        additional arrays that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1

@@ -37,7 +37,8 @@ from ligerdiag.replay.triton_ir.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicOrder:
-    """Which atomic operations of a module depend on the order in which programs run them, by `id()` of the operation.
+    """Says which atomic operations of a module depend on the order in which programs run them. Each operation is given
+    by its `id()`.
 
     Other atomic updates commute: only the rounding of their sums depends on the order.
     """

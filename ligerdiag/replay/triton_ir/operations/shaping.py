@@ -204,7 +204,9 @@ MOST_LISTED = 1 << 16
 
 
 def make_constant(op: Operation, function: Function) -> Array:
-    """Returns the value of an `arith.constant`: one element, as [1] or [1, 1, ...], or all elements if they differ."""
+    """Returns the value of an `arith.constant`. If all elements are equal, the result has a single element and the
+    shape [1] or [1, 1, ...]; otherwise it has all elements.
+    """
     kind = parse_type(function.types[op.results[0]])
     dtype = kind.get_dtype()
     match = _CONSTANT.search(op.text)
