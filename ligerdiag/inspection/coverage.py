@@ -85,7 +85,7 @@ class Compilation:
     argument_names: tuple[tuple[int, str], ...] = ()
     """(parameter number, name) of each argument; () means the names in the module."""
     donated: tuple[int, ...] = ()
-    """Numbers of the parameters that the program donates, as far as known; a parameter whose bytes an output takes may
+    """Numbers of the parameters that the program donates, as far as known. Parameters whose bytes an output takes may
     be missing.
     """
     dropped: tuple[int, ...] = ()

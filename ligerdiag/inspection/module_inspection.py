@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ligerdiag.replay.runs.case_run import Programs
 
 UNKNOWN_TARGET = "unknown target"
-"""Name of the target of a module if neither file names nor provenance give one."""
+"""Name of the target of a module if neither the file names nor the provenance name a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

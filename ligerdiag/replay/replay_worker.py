@@ -148,7 +148,7 @@ class ReplayRequest:
     orders: int = 0
     """Number of other legal orders of its instructions in which the schedule runs, too."""
     orders_seconds: float = inf
-    """Seconds after which the replay no longer begins to run the schedule in yet another order."""
+    """Seconds after which the replay runs the schedule in no further order."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
 

@@ -28,7 +28,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes of fused instructions because of which a fusion has no summary; a tuple is allowed at the root."""
+"""A fusion that contains an instruction with one of these opcodes has no summary, unless the instruction is a tuple at
+the root.
+"""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int

@@ -335,7 +335,9 @@ class Actual:
     frames: Mapping[int, Frames]
     """Maps the id of a scheduled instruction to the call path by which the evaluation reached it last."""
     traced: frozenset[int] = frozenset()
-    """Indices of the hidden writes whose operand was seen to hold its old contents (ORIG) when the kernel ran."""
+    """Indices of the hidden writes for which the evaluation saw that the operand held its old contents (ORIG) when the
+    kernel ran.
+    """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
     becomes its result.

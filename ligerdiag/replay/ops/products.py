@@ -26,8 +26,8 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes of an operand above which its matrices, if they are stored transposed, go to BLAS transposed instead of being
-copied into row-major order; the second bound is for a product with a vector.
+"""If an operand takes more bytes than this and its matrices are stored transposed, BLAS gets them transposed, and they
+are not copied into row-major order. The second bound is for a product with a vector.
 
 Copying larger matrices takes longer than multiplying them by a few rows. BLAS packs transposed and row-major matrices
 into the same panels, except for a product with a vector.

@@ -61,7 +61,7 @@ class Reducer:
     computation: int
     scope: Scope
     ufuncs: tuple[UFunc, ...]
-    """NumPy's function for each operand; empty if the computation is not one operation per operand."""
+    """NumPy's function for each operand; empty if the computation is anything else than one operation for each operand."""
     keeps_second: bool
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 

@@ -121,7 +121,7 @@ class CaseInputs:
     reference.
     """
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
-    """Remembers the large matrix products of all programs that run on the arguments."""
+    """Remembers the large matrix products of all programs that run on these arguments."""
 
 
 def replay_case(

@@ -33,8 +33,8 @@ _MOST_ROUNDS = 20_000
 """
 
 MOST_ALONE = 1024
-"""The most programs of a launch that run one by one if their atomic operations touch the same bytes; the programs of a
-larger launch run in batches, branch by branch.
+"""The programs of a launch whose atomic operations touch the same bytes run one by one if the launch has at most this
+many programs. The programs of a larger launch run in batches, branch by branch.
 """
 
 ROUNDING = 1e-5
@@ -42,7 +42,7 @@ ROUNDING = 1e-5
 race.
 """
 MOST_MEETINGS = 4
-"""The most examples of meetings (bytes that one program writes and another touches) that are kept of a launch."""
+"""The most examples of meetings (bytes that one program writes and another touches) that are kept for one launch."""
 ATOMIC_ROUNDING = 64
 """Units in the last place by which another order of atomic additions may change results."""
 

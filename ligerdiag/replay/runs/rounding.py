@@ -45,7 +45,7 @@ _FACTOR = 8.0
 itself a sample, because few samples are taken, and because terms may cancel.
 """
 _MOST = 100.0
-"""Multiple of the dtypes' tolerance; a measured tolerance beyond it cannot prove an output fresh."""
+"""A measured tolerance beyond this multiple of the dtypes' tolerance cannot prove an output fresh."""
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
@@ -235,7 +235,7 @@ class _Exact:
     """Makes each workaround exact: the subtraction in `x + s - s` returns the original `x`, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
-    """The addition and the subtraction of each workaround, by the id of the subtraction."""
+    """Maps the id of each workaround's subtraction to the workaround's addition and subtraction."""
     added_to: Mapping[int, deque[Array]]
     """Maps the id of each workaround's subtraction to a queue of the arrays `x` that the addition has read and the
     subtraction has not restored yet, in the order of the devices.

@@ -125,8 +125,8 @@ class WrittenBytes:
 
 
 FEW_ELEMENTS = 64
-"""A program's window with fewer elements is gathered element by element if the programs' starts are at irregular
-distances.
+"""If the programs' starts are at irregular distances, a window with fewer elements per program than this is gathered
+element by element.
 """
 
 type Kind = Literal["load", "store", "atomic"]

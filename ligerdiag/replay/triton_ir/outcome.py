@@ -127,7 +127,7 @@ class GridOutcome:
     """
     ordered_atomics: tuple[Meeting, ...] = ()
     """Examples of bytes on which two programs run atomic operations that depend on their order (see
-    `find_atomic_order`): the order may change more than rounding.
+    `find_atomic_order`). Another order may change the results by more than rounding.
     """
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes, one entry per tracked argument that has any."""

@@ -183,7 +183,9 @@ _AMD_NAMES = {
     "fdividef": "fdivide",
     "iabs": "abs",
 }
-"""From the name of a function of OCML, or of Triton for AMD GPUs, to libdevice's, where they differ."""
+"""Maps the name of a function of OCML, or of Triton for AMD GPUs, to the name of libdevice's function, if the two names
+differ.
+"""
 
 
 def _list_names(symbol: str) -> tuple[str, ...]:
