@@ -199,14 +199,14 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
     ):
         yield _CUT_TAGS
     if compilation.buffers is None:
-        yield "there is no buffer assignment, so values that share bytes by chance are unknown"
+        yield "there is no buffer assignment, so it is unknown which values share bytes by chance"
     if compilation.command_order is None:
         yield "XLA's flags are missing: command buffers are assumed to keep the order of the schedule, as by default"
 
 
 UNKNOWN_ORDER = (
     "HLO text of the module before optimizations does not record the order of independent operations:"
-    " dump it with --xla_dump_hlo_as_proto"
+    " dump the module with --xla_dump_hlo_as_proto"
 )
 _UNKNOWN = "the author's order of independent operations is unknown; reads that depend on it are unknown"
 

@@ -154,7 +154,7 @@ class OutputSentences:
         if original:
             value = join_words(list(dict.fromkeys(self._name_value(w) for w in original)))
             by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in original)])
-            return f"is computed from {value} from before {by} overwrites it, as intended"
+            return f"is computed from {value} as it is before {by} overwrites it, which is intended"
         returned = self._find_returned(number)
         if returned:
             return f"is computed from what {returned} returns, and from nothing that a kernel overwrites"
@@ -237,7 +237,7 @@ class OutputSentences:
             reader, write = access.step, self.context.writes[access.buffer]
         else:
             kernel = self._name_kernel(name, Verdict.CLOBBERED)
-            return f"is wrong: it sees what {kernel} wrote, and needs the old value"
+            return f"is wrong: it sees what {kernel} wrote, but needs the old value"
         steps = self._count_steps(reader, write.index, is_after=True)
         return (
             f"is wrong: it needs {self._name_value(write)} from before `{write.kernel}` overwrote it, but"
@@ -250,7 +250,7 @@ class OutputSentences:
         kernel = self._name_kernel(name, Verdict.STALE)
         is_unnamed = finding is None or finding.write in self.context.matching.missing
         if is_unnamed and self.context.verdicts.misses_merged_call(name):
-            return f"is wrong: XLA merged two calls of {kernel}, so the write of the second is missing"
+            return f"is wrong: XLA merged two calls of {kernel}, so the write of the second call is missing"
         if is_unnamed and self.context.verdicts.misses_only_gone_calls(name):
             return f"is wrong: {kernel} does not run, so its write is missing"
         if finding is None or finding.wrong is None:

@@ -573,7 +573,7 @@ def _list_cuts(
     """Yields one sentence for each kind of fact (readers, paths, missing writes) that the view leaves out because of
     its limit on steps.
     """
-    why = f"the view holds {MOST_STEPS} instructions"
+    why = f"the view shows at most {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"
     cut = [one.name for one in outputs if not chosen.issuperset(one.path)]
