@@ -70,9 +70,9 @@ def prepare() -> Answerer:
     def compare(request: MeaningRequest) -> MeaningAnswer:
         first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
         if first.signature.outputs != changed.signature.outputs:
-            return MeaningAnswer(reason="the changed program has other outputs")
+            return MeaningAnswer(reason="the changed program has other outputs than the original program")
         if len(first.signature.inputs) != len(changed.signature.inputs):
-            return MeaningAnswer(reason="the changed program has other arguments")
+            return MeaningAnswer(reason="the changed program has other arguments than the original program")
         case = loader.find_case(request.source, request.case_id)
         draws = (lambda: draw_arrays(case), lambda: draw_mirrored(case), lambda: draw_arrays(case, 1))
         found = compare_programs(first, changed, draws, request.modules)

@@ -79,7 +79,7 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
     (change,) = compare(before, after)
     assert change.kind is ChangeKind.ORIGIN
     assert change.text.endswith(
-        "read the overwritten bytes and reads the value that the kernel's operand was copied from"
+        "used to read the overwritten bytes and now reads the value that the kernel's operand was copied from"
     )
 
 

@@ -98,8 +98,8 @@ class Reason(StrEnum):
     `verdict.merged_values.find_twin_confluences`).
     """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; the contents
-    that it reads through the other operand depend on when it writes.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them. Whether it
+    reads old or new contents through the other operand depends on whether it reads them before or after its write.
     """
 
 

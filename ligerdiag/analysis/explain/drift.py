@@ -276,7 +276,7 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
         text = f"{name} moved from {before.side.value} to {after.side.value} the kernel"
         yield Drift(kind=ChangeKind.MOVED, text=text, source=after.source)
     if before.origin is not after.origin:
-        text = f"{name} read {describe_origin(before.origin)} and reads {describe_origin(after.origin)}"
+        text = f"{name} used to read {describe_origin(before.origin)} and now reads {describe_origin(after.origin)}"
         yield Drift(kind=ChangeKind.ORIGIN, text=text, source=after.source)
     if before.within is not None and after.within is not None and before.within != after.within:
         was, now = (f"in a {within}" if within else "alone" for within in (before.within, after.within))
@@ -294,7 +294,7 @@ def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Dr
     for phrase in lost:
         yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} is no longer in the overwritten bytes")
     if (before.shape, before.size) != (after.shape, after.size):
-        text = f"the kernel overwrote {_describe_size(before)} and overwrites {_describe_size(after)}"
+        text = f"the kernel used to overwrite {_describe_size(before)} and now overwrites {_describe_size(after)}"
         yield Drift(kind=ChangeKind.SIZE, text=text)
 
 

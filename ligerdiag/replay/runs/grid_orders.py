@@ -1,12 +1,13 @@
 """Finds races in a kernel launch: runs the programs of its grid again in other orders, and compares the results.
 
-Programs that touch none of each other's bytes have the same results in any order. Other launches run again from the
-last program to the first, whatever that costs; so do launches whose atomic operations make the order visible (see
-`find_atomic_order`). If both orders give the same results and one program reads what another writes, the programs also
-run concurrently, operation by operation. Two programs that load, add and store then lose one of the two sums, unlike
-two programs that run one after the other. Programs that only write the same bytes run concurrently with their stores
-crossed: a program whose atomic operation came first may store last. A kernel whose programs wait for each other, as at
-a lock, does not run concurrently, because the code that a lock protects does not either.
+If no program writes bytes that another one reads or writes, the results are the same in any order. Otherwise the launch
+runs again from the last program to the first, whatever that costs. A launch whose atomic operations make the order
+visible (see `find_atomic_order`) runs again, too. If both orders give the same results and one program reads what
+another writes, the programs also run concurrently, operation by operation. Two programs that load, add and store then
+lose one of the two sums, unlike two programs that run one after the other. Programs that only write the same bytes run
+concurrently with their stores crossed: a program whose atomic operation came first may store last. A kernel whose
+programs wait for each other, as at a lock, does not run concurrently, because the code that a lock protects does not
+either.
 
 If an output shares the bytes of an operand, the launch also runs with separate bytes for the two: the results differ if
 a program reads an element of the operand that has already been overwritten through the output. Bytes that the launcher

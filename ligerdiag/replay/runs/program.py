@@ -155,7 +155,7 @@ type _Form = tuple[int, tuple[int, ...]]
 
 _BARRIERS = having(Trait.BARRIER)
 _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
-"""Opcodes that run once for all devices, even inside of a shard_map."""
+"""Opcodes of instructions that run once for all devices together, even inside of a shard_map."""
 
 
 class Kernels(Protocol):

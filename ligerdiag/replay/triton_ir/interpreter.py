@@ -81,7 +81,9 @@ class _ModuleState:
         self._effects: dict[str, ArgumentEffects] = {}
 
     def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
-        """Returns how the kernel `entry` accesses memory through each of its arguments; computes it once."""
+        """Returns how the kernel `entry` accesses memory through each of its arguments; a second call returns the
+        stored result.
+        """
         if entry not in self._effects:
             self._effects[entry] = compute_argument_effects(module, entry)
         return self._effects[entry]
