@@ -91,7 +91,7 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
         (
             {"shape": "f32[8,64]", "size": 2048},
             "size",
-            "the kernel overwrote f32[8,32] (1024 bytes) and overwrites f32[8,64] (2048 bytes)",
+            "the kernel used to overwrite f32[8,32] (1024 bytes) and now overwrites f32[8,64] (2048 bytes)",
         ),
         ({"fate": Fate.GONE, "readers": ()}, "kernel", "the call was performed and is gone"),
     ],
