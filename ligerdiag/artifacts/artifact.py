@@ -1,7 +1,7 @@
 """Reads and writes artifacts: the results of one compilation, in a directory whose manifest lists and hashes each file.
 
-In a *tagged* program, the name of each operation ends with a number of ligerdiag's, the tag, by which the operation is
-found again after the compile.
+In a *tagged* program, the name of each operation ends with a number that ligerdiag has added, the tag, by which the
+operation is found again after the compile.
 
 | file | content |
 |---|---|
@@ -114,8 +114,8 @@ class KernelCall:
     its kernel and source line.
     """
     alone: LoneCall | None
-    """The custom call that XLA would have got for a dropped call; None if XLA got the call, or if this custom call
-    could not be built.
+    """If JAX dropped the call, the custom call that XLA would have got for it. None if XLA got the call, or if the
+    custom call could not be built.
     """
     site: SourceLine | None = None
     """The line that makes the call; None if no single line is known. For a call in a backward function this is a line
@@ -124,7 +124,7 @@ class KernelCall:
     repeated: tuple[tuple[int, ...], ...] = ()
     """For each `Ref` that is passed more than once, the numbers of the operands that are this `Ref`."""
     dropped: tuple[int, ...] = ()
-    """Tags of the operations that are this call in the program as written and that XLA did not get."""
+    """Tags of those operations of the program as written that are this call, but that XLA did not get."""
     call: str = ""
     """The name that ligerdiag gives the call during tracing, the same for all calls from one place in the user's code;
     empty if the call has none; see `compile.lowering.call_names`.
@@ -147,7 +147,7 @@ class Provenance:
     key: str
     case_id: str
     source: str
-    """The file or `module:name` in which the case was found."""
+    """The file, or `module:name`, in which the case was found."""
     outputs: tuple[str, ...]
     """Names of the program's outputs, in the order of the root tuple of the module's entry computation."""
     inputs: tuple[str, ...]
@@ -177,12 +177,14 @@ class Provenance:
     lower_seconds: float
     compile_seconds: float
     crossed_operands: tuple[int, ...] | None = None
-    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call, see `compile.lowering.traced_calls`. A number applies to every kernel call of the program;
+    """Numbers of kernel operands that another operation reads too, if JAX moved that operation to the other side of the
+    kernel call; see `compile.lowering.traced_calls`. A number applies to every kernel call of the program;
     `ANY_OPERAND` means all operands. None if the artifact does not record them.
     """
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX separated from the writes before them, see `compile.lowering.refs`."""
+    """Reads of Refs that follow a write in the author's code, but that JAX separated from this write; see
+    `compile.lowering.refs`.
+    """
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs in the program as written and in the one that XLA gets; empty unless JAX separated a store from
     a read.
@@ -192,19 +194,17 @@ class Provenance:
     outputs; empty if there is none.
     """
     donated: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that the user's program donates, whether or not an output takes their
-    bytes.
-    """
+    """Positions in `inputs` of all arguments that the user's program donates, even those whose bytes no output takes."""
     dropped: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that JAX drops from the user's program, because it never reads them. Here
-    they are parameters all the same, and not donated.
+    """Positions in `inputs` of the arguments that JAX drops from the user's program, because the program never reads
+    them. In this artifact they are parameters all the same, but not donated.
     """
     on_host: tuple[int, ...] = ()
-    """Positions in `inputs` of the arguments that lie in the memory of the host, although XLA compiled for arguments in that
-    of the device.
+    """Positions in `inputs` of the arguments that lie in the host's memory, although XLA compiled for arguments in the
+    device's memory.
     """
     shared: SharedArguments | None = None
-    """The arguments that are one array; None if there are none."""
+    """The arguments that are one and the same array; None if there are no such arguments."""
     dropped_fields: tuple[str, ...] = ()
     """Paths of the fields of the target's description that the toolchain's XLA does not know and did not get."""
     donation_warning: str = ""
@@ -222,7 +222,9 @@ class Provenance:
 
     @property
     def is_described(self) -> bool:
-        """Returns whether XLA compiled for a GPU from its description, and not for one of its machine."""
+        """Returns whether XLA compiled for a GPU that it knew only from a description, and not for a GPU of the
+        machine.
+        """
         return self.compute_capability > 0 or self.target_sha256 not in ("", _NO_DESCRIPTION)
 
 
@@ -251,7 +253,9 @@ class Artifact:
     library_kernels: tuple[LibraryKernel, ...]
     """The kernels of custom calls without a payload, from the libraries that run them."""
     readers: tuple[TieSite, ...]
-    """The reads of kernels' operands after the kernels' calls, in program order, in the program without ties."""
+    """The reads of kernels' operands that come after the kernels' calls, in program order; their tags are those of the
+    program without ties.
+    """
     readers_trouble: str
     """The reason why `readers` is incomplete; empty if it is complete."""
     provenance: Provenance

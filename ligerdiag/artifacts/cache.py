@@ -68,7 +68,7 @@ class Cache:
 
     def __init__(self, root: Path | None = None) -> None:
         """Opens the cache at `root`, by default LIGERDIAG_CACHE_DIR or the user's cache folder; makes the directories
-        and removes what dead processes left.
+        and removes the leftovers of dead processes.
 
         Raises InputError if the directories cannot be used.
         """
@@ -110,7 +110,7 @@ class Cache:
         """Returns the answer that `keep_answer` wrote for the question; None if there is none, if it depends on no
         file, or if a file on which it depends has changed.
 
-        folder: the one given to `keep_answer`: INDEX for cases and artifacts, REPLAYS for results of replay.
+        folder: the folder that `keep_answer` got: INDEX for cases and artifacts, REPLAYS for results of replay.
         """
         found = self._find_entry(question, folder)
         return None if found is None else found[0]

@@ -1,6 +1,6 @@
-"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices, reads
-of Refs that JAX moved, and the reads at which ties can be inserted. A tie is a trivial operation that puts one read after a
-kernel.
+"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices,
+the reads of Refs that JAX moved away from the write before them, and the reads at which ties can be inserted. A tie is
+a trivial operation that puts one read after a kernel.
 
 A device's number is its partition id in the SPMD module.
 """
@@ -48,10 +48,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedArguments:
-    """Arguments of the program that are one array in the memory of the caller."""
+    """Arguments of the program that are one and the same array in the caller's memory."""
 
     groups: tuple[tuple[int, ...], ...]
-    """Positions of the arguments, for each such array at least two."""
+    """For each such array, the positions of the arguments that are this array, at least two."""
     line: SourceLine | None = None
     """The line that makes the case, or the call of `ligerdiag.check`; None if unknown."""
 
@@ -64,9 +64,9 @@ def compute_placements(
 ) -> tuple[Placement, ...]:
     """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    whole: for each array the sizes of further dimensions, after those of the shape, which are never split: the words of
-    random keys. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises CompileError
-    if XLA does not report how an array is split, for example because its partitioner did not run.
+    whole: for each array, the sizes of the dimensions that follow those of `shapes` and are never split, such as the
+    words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises
+    CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
     """
     every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
     return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
@@ -109,11 +109,13 @@ class RefMove(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """A read of a Ref that JAX separated from the write before it."""
+    """A read of a Ref that comes after a write to the Ref in the author's code, but not in the program that JAX made of
+    it.
+    """
 
     kind: RefMove
     made: SourceLine | None
-    """The line that makes the Ref; like `read` and `write`, None if it is unknown."""
+    """The line that makes the Ref. Each of `made`, `read` and `write` is None if the line is unknown."""
     read: SourceLine | None
     write: SourceLine | None
     """The line of the write: a kernel call, or a store."""
@@ -141,15 +143,15 @@ class RefStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read, after a kernel call, of one of the kernel's operands: a place where a tie can be inserted, a trivial
-    operation that puts the read after the kernel.
+    """One read of a kernel's operand after the kernel's call. At this read a tie can be inserted, a trivial operation
+    that puts the read after the kernel.
 
     Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """
 
     id: str
-    """`<call>.<operand>:<reader>.<reader_operand>`; if there are function calls in `through`, their tags come first, as
-    in `9/40.0:12.1`.
+    """`<call>.<operand>:<reader>.<reader_operand>`; if `through` has tags of function calls, they come first, as in
+    `9/40.0:12.1`.
     """
     kernel: str
     """Name of the kernel's function; the target of the custom call if the kernel has no known name."""
@@ -164,7 +166,7 @@ class TieSite:
     reader: int
     """Tag of the operation that reads the value."""
     reader_operand: int
-    """Number of the reading operation's operand that is the value, from 0."""
+    """Number of the operand, from 0, through which the reading operation reads the value."""
     opcode: str
     """StableHLO name of the reading operation."""
     shape: str
@@ -200,8 +202,8 @@ class KernelParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryKernel:
-    """A kernel that a library runs for a custom call and whose code is not in the call's payload: the compile worker asked
-    the library for it.
+    """A kernel that a library runs for a custom call. The kernel's code is not in the call's payload, so the compile
+    worker has asked the library for it.
     """
 
     target: str

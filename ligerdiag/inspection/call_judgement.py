@@ -1,7 +1,8 @@
 """Judges one kernel call of `ligerdiag.opcheck`: compares the call's declaration with the kernel's code and with the results
 of runs.
 
-The code gives an upper bound for all operands and a run a lower bound for some, so
+The code gives an upper bound of the accesses to each operand. A run gives a lower bound of the accesses to some of
+them. So
 
 - a write that a run showed, or that the code has, must be declared;
 - a declared write that the code does not have is a superfluous declaration;
@@ -33,10 +34,10 @@ from ligerdiag.model.opcheck_report import (
 )
 from ligerdiag.text import count_of, join_words
 
-_ALIAS = "alias it to an output (`ligerdiag.in_place.call_in_place`), and read that output instead of the operand"
+_ALIAS = "alias the operand to an output (`ligerdiag.in_place.call_in_place`), and read the output instead"
 _FILL = "write every element, or alias the output to an operand that holds the values to keep"
-_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand with the first values"
-_MISREAD = "if the program on the device is the one that was read, this is a bug of ligerdiag: please report it"
+_ZERO = "zero the output (`zeroed_outputs`), or alias it to an operand that holds its initial values"
+_MISREAD = "if the device ran the same code that ligerdiag read, this is a bug of ligerdiag: please report it"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,9 +63,9 @@ class _Operand:
     stated_read: bool
     """Whether `effects` allow the call to read the operand; true if they do not say."""
     is_stated: bool
-    """Whether `effects` decide what the call does with the operand, where the code does not."""
+    """Whether the code, or else an entry of `effects`, says what the call does with the operand."""
     access: Access
-    """The access that the code may make, through the operand's pointer and that of the output that aliases it."""
+    """The access that the code may make through the pointer of the operand, or of the output that aliases the operand."""
     use: OperandUse
     stores: tuple[SourceLine, ...]
     run: OperandRun | None
@@ -174,14 +175,14 @@ class CallJudge:
         if operand.is_written and operand.is_known and not operand.access.writes:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` writes {name}, and its code does not",
+                f"`{self.found.kernel}` wrote {name} in a run, but its code has no such write",
                 evidence,
                 _MISREAD,
             )
         if operand.is_declared and operand.is_known and not operand.access.writes and not operand.is_written:
             yield self._make(
                 ProblemKind.NEVER_WRITTEN,
-                f"`{self.found.kernel}` declares that it writes {name}, and its code does not",
+                f"`{self.found.kernel}` declares that it writes {name}, but its code has no such write",
                 ("code: no store through the pointer of that operand", *_describe_run(operand)),
                 "remove the declaration: it costs a copy wherever the program reads the old value later",
             )
@@ -203,7 +204,7 @@ class CallJudge:
         if operand.is_read and operand.is_known and not operand.access.reads:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` reads {name}, and its code does not",
+                f"`{self.found.kernel}` read {name} in a run, but its code has no such read",
                 evidence,
                 _MISREAD,
             )
@@ -241,12 +242,12 @@ class CallJudge:
         if is_left and run is not None:
             evidence.append(f"run: {run.left} of {run.elements} elements kept the canary, from element {run.first} on")
         if never or partial:
-            what = "no store through its pointer" if never else "the stores leave elements out, whatever the data"
+            what = "no store through its pointer" if never else "the stores skip some elements, whatever the data"
             evidence.append(f"code: {what}")
         if is_left and use.coverage is WriteCoverage.COMPLETE:
             yield self._make(
                 ProblemKind.CONTRADICTION,
-                f"a run of `{self.found.kernel}` leaves elements of output {output} unwritten, and its code does not",
+                f"`{self.found.kernel}` left elements of output {output} unwritten in a run, but its code writes all",
                 evidence,
                 _MISREAD,
             )
@@ -284,7 +285,7 @@ class CallJudge:
             for one in use.outside:
                 yield self._make(
                     ProblemKind.OUTSIDE,
-                    f"`{self.found.kernel}` leaves the bytes of {place}",
+                    f"`{self.found.kernel}` accesses memory outside of {place}",
                     (f"code: a {one.kind.value} outside of the buffer, whatever the data",),
                     "mask the access",
                     () if one.line is None else (one.line,),
@@ -382,7 +383,9 @@ class CallJudge:
 
 
 def judge_unread(found: FoundCall, reason: str) -> JudgedCall:
-    """Returns a call that could not be lowered by itself, so that nothing is known about it."""
+    """Returns the judgement of a call that could not be lowered by itself: the call is not covered. reason: why it
+    could not be lowered.
+    """
     result = JudgedCall(call=CheckedCall(kernel=found.kernel, source=found.source, rows=()))
     result.not_covered.append(f"`{found.kernel}`: {reason}")
     if found.is_dropped:
@@ -395,7 +398,7 @@ def _make_dropped(found: FoundCall) -> Problem:
         kind=ProblemKind.DROPPED,
         kernel=found.kernel,
         message=f"JAX drops the call of `{found.kernel}`, because nothing uses its outputs",
-        help="return an output of the call, or declare its write, and use that",
+        help="return an output of the call, or declare its write and use the output that this adds",
         source=found.source,
     )
 

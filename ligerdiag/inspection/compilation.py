@@ -459,7 +459,9 @@ def _list_contradictions(
 
 
 def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one artifact. Raises ArtifactError when one of its files cannot be read as the expected kind."""
+    """Judges one artifact. Raises ArtifactError if one of its files cannot be read, or is not of the kind that its name
+    says.
+    """
     return analyse_artifact(artifact, **words).inspection
 
 

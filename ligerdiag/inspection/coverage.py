@@ -33,7 +33,7 @@ class Compilation:
     name: str
     """Name of the compilation in messages: the module's name, or a directory."""
     program: HloModule | None
-    """The unoptimized module; None where there is none."""
+    """The unoptimized module; None if the compilation has none."""
     as_written: bool
     """Whether `program` is the module before MLIR folded anything, which only ligerdiag's own artifacts have."""
     has_snapshots: bool = True
@@ -66,7 +66,7 @@ class Compilation:
     `tag_trust`). Otherwise ligerdiag's worker put the tags.
     """
     is_described: bool = False
-    """Whether XLA compiled for a GPU that it only knew from a description, because the machine had none."""
+    """Whether XLA compiled for a GPU that it knew only from a description, and not for a GPU of the machine."""
     crossed_operands: tuple[int, ...] = ()
     """Numbers of operands of kernel calls: JAX has moved an operation on such an operand across the call. The call is not
     recorded, so the intended order counts as unknown for every write to an operand with such a number. `ANY_OPERAND`
@@ -77,7 +77,7 @@ class Compilation:
     plain values; see `lost_refs`, which compares the two.
     """
     moved_refs: tuple[MovedRef, ...] = ()
-    """Reads of Refs that JAX has separated from the writes before them."""
+    """Reads of Refs that follow a write in the author's code, but that JAX has separated from this write."""
     ref_stores: tuple[RefStore, ...] = ()
     """The stores into Refs of the program as written and of the module that XLA got."""
     refs_trouble: str = ""
@@ -85,15 +85,17 @@ class Compilation:
     argument_names: tuple[tuple[int, str], ...] = ()
     """(parameter number, name) of each argument; () means the names in the module."""
     donated: tuple[int, ...] = ()
-    """Numbers of the parameters that the program donates, as far as known; a parameter whose bytes an output takes may
+    """Numbers of the parameters that the program donates, as far as known. Parameters whose bytes an output takes may
     be missing.
     """
     dropped: tuple[int, ...] = ()
-    """Numbers of the parameters that JAX drops from the user's program, because it never reads them."""
+    """Numbers of the parameters that JAX drops from the user's program, because the program never reads them."""
     on_host: tuple[int, ...] = ()
-    """Numbers of the parameters that lie in the memory of the host, besides those of which the module says it."""
+    """Numbers of the parameters whose arguments lie in the host's memory although the module does not say so."""
     shared: SharedArguments | None = None
-    """The parameters that are one array in the call, by their numbers; None if there are none."""
+    """The numbers of the parameters for which the caller passes one and the same array; None if there are no such
+    parameters.
+    """
     donation_warning: str = ""
     """JAX's own warning about donations; empty if it gave none."""
     bandwidth: float = 0.0
@@ -148,7 +150,7 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
     )
     refuted = ()
     if context.refuted:
-        why = "an instruction that has the tag does not compute the operation which got that tag"
+        why = "the instruction with the tag does not compute the operation that got the tag"
         refuted = (f"{count_of(len(context.refuted), 'tag')} ignored: {why}",)
     notes = compilation.notes
     if compilation.refs_trouble:
@@ -197,24 +199,24 @@ def _describe_missing(compilation: Compilation) -> Iterator[str]:
     ):
         yield _CUT_TAGS
     if compilation.buffers is None:
-        yield "there is no buffer assignment, so values that share bytes by chance are unknown"
+        yield "there is no buffer assignment, so it is unknown which values share bytes by chance"
     if compilation.command_order is None:
         yield "XLA's flags are missing: command buffers are assumed to keep the order of the schedule, as by default"
 
 
 UNKNOWN_ORDER = (
     "HLO text of the module before optimizations does not record the order of independent operations:"
-    " dump it with --xla_dump_hlo_as_proto"
+    " dump the module with --xla_dump_hlo_as_proto"
 )
 _UNKNOWN = "the author's order of independent operations is unknown; reads that depend on it are unknown"
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Returns a copy of the first view in which each output and each read is unknown on which `outputs` or another view
-    disagrees with it; None if there is no view.
+    """Returns a copy of the first view. If `outputs` or another view disagrees with the first view about an output or a
+    read, that output or read is unknown in the copy. Returns None if there is no view.
 
-    views: views of one schedule, each from the judgement of one possible order of the program. outputs: from output name
-    to the verdict on which all judgements agree, unknown if they do not.
+    views: views of one schedule, each from the judgement of one possible order of the program. outputs: maps the name
+    of each output to the verdict on which all judgements agree, or to unknown if they disagree.
     """
     if not views:
         return None

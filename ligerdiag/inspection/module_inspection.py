@@ -1,7 +1,7 @@
 """Judges the files of one module, or one artifact, within its budget of memory and time.
 
 A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate: a judgement
-never waits for a replay, and it stands if the replay cannot be completed.
+never waits for a replay, and the judgement stands even if the replay cannot be completed.
 """
 
 import traceback
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from ligerdiag.replay.runs.case_run import Programs
 
 UNKNOWN_TARGET = "unknown target"
-"""Name of the target of a module if neither file names nor provenance give one."""
+"""Name of the target of a module if neither the file names nor the provenance name a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """The data to compute of each module, and the limits on memory and time."""
+    """Says which data to compute for each module, and within which limits on memory and time."""
 
     timeout: float | None = None
     """Seconds of processor time for one module; None derives the limit from the files' size."""
@@ -67,7 +67,9 @@ class InspectionRequest:
     replay: bool = False
     """Whether to replay hidden writes, within the bounds."""
     opaque: bool = False
-    """Whether to replay them with opaque functions, too, although the replay leaves nothing open."""
+    """Whether to also replay hidden writes with opaque functions in place of the custom calls, even if the ordinary
+    replay leaves no question open.
+    """
     bounds: Bounds = field(default_factory=Bounds)
     seed: int = 0
     """Seed of the random arguments of a replay."""
@@ -86,7 +88,7 @@ class ModuleOutcome:
     asks for nothing in place.
     """
     modules: int = 0
-    """Number of modules in the file, if only this was requested; else 0."""
+    """Number of modules in the file, if the request was only to count them; otherwise 0."""
     lacks_buffers: bool = False
     """Whether the module is idle and has no readable buffer assignment, so that it is unknown whether values share
     bytes.
@@ -99,7 +101,7 @@ class ModuleOutcome:
     replay_seconds: float = 0.0
     """Seconds of processor time for a replay that is still to be run; 0 if there is none."""
     opaque: OpaqueReplay | None = None
-    """The result of the module's replay with opaque functions; None if there is none yet."""
+    """The result of the module's replay with opaque functions in place of its custom calls; None if it has not run."""
     opaque_seconds: float = 0.0
     """Seconds of processor time for a replay with opaque functions that is still to be run; 0 if there is none."""
 
@@ -166,8 +168,8 @@ class ModuleInspector:
             yield
 
     def count_modules(self, path: Path) -> ModuleOutcome:
-        """Counts the modules of a file that may hold several. An unreadable file counts as one, whose judgement then
-        says so.
+        """Counts the modules of a file that may hold several. An unreadable file counts as one module, whose judgement
+        then says that the file cannot be read.
         """
         counted = 1
         try:
@@ -239,7 +241,9 @@ class ModuleInspector:
         return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay with opaque functions of the module or artifact; see `replay`."""
+        """Runs the planned replay of the module or artifact in which opaque functions replace the custom calls; see
+        `replay`.
+        """
         from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
 
         plan, self._opaque = self._opaque, None
@@ -414,7 +418,7 @@ def _join_programs(seen: _Seen) -> tuple["Programs", frozenset[str]]:
 
 
 def _describe_missing(seen: _Seen) -> str:
-    """Returns what a dump lacks for a replay; empty if it lacks nothing."""
+    """Returns the reason why a dump cannot be replayed, such as a missing schedule; empty if it can."""
     if seen.analysed is None:
         return UNKNOWN_ORDER
     compilation = seen.analysed.compilation

@@ -6,11 +6,11 @@ order (see `analysis.provenance`). Each random argument has the default distribu
 program that ligerdiag itself compiles (`Draw()`), but a seed of its own, because equal arguments hide errors. A dump
 does not say how arrays are placed on several devices, so only modules for one device are replayed.
 
-A dump contains the program only after MLIR has folded it, which may remove operations that kept a value's contents from
-before a kernel's write apart from those after it. For some values it is therefore undecidable which of the two autodiff
-meant; for others it surely meant the contents from before the write, whereas running the program in order gives it those
-after it. If an output depends on a value of either kind, that run need not give the intended output, so the output is
-undecided.
+A dump contains the program only after MLIR has folded it. Folding may remove an operation, such as `* 1`, that kept a
+value's contents from before a kernel's write apart from its contents after the write. For some values it is therefore
+undecidable which contents autodiff meant. For others, autodiff surely meant the contents from before the write, but a
+run in program order reads the contents after it. If an output depends on a value of either kind, a run in program order
+need not compute the intended output, so the output is undecided.
 
 If the estimated cost of a replay exceeds the bounds, its most expensive loops are cut short (see `runs.loop_cuts`); if
 that does not suffice, the replay is refused before any argument is drawn. The caller has to end a replay that runs into
@@ -98,10 +98,8 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns a plan for replaying the modules of a dump within the bounds, or a record that says why they cannot be
-    replayed.
-
-    Modules that replay does not cover, or that are too large, do not raise. ambiguous: names of the outputs whose
+    """Returns a plan for replaying the modules of a dump within the bounds. If replay does not cover the modules, or if
+    they are too large, nothing is raised: a record with the reason is returned. ambiguous: names of the outputs whose
     intended value is unknown or differs from the value in program order.
     """
     try:
@@ -184,7 +182,7 @@ def join_programs(
         (outputs, [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]),
     ):
         if [_describe(shape) for shape in mine] != [_describe(shape) for shape in theirs]:
-            raise NotCoveredError("an optimized module that takes or returns other arrays than the program")
+            raise NotCoveredError("an optimized module whose arguments or outputs differ from those of the program")
     if len(output_names) != len(outputs):
         raise ArtifactError(
             f"`{program.name}` has {len(outputs)} outputs, but {len(output_names)} output names are given"
@@ -243,7 +241,7 @@ def _require_one_device(program: HloModule, optimized: HloModule) -> None:
         for instruction in module.instructions:
             if is_shard_edge(instruction) or instruction.opcode in COLLECTIVES or instruction.opcode == "partition-id":
                 raise NotCoveredError(
-                    "a program for several devices: a dump does not record the placement of its arrays"
+                    "a program for several devices: a dump does not record how its arrays are placed on them"
                 )
 
 
@@ -367,7 +365,7 @@ def _require_shape(number: int, own: ShapeProto, wanted: ShapeProto) -> None:
     """
     order = list(own.layout.minor_to_major)
     if order and sorted(order) != list(range(len(own.dimensions))):
-        raise ArtifactError(f"argument {number} has an inconsistent layout")
+        raise ArtifactError(f"argument {number} has a layout that does not fit its shape")
     found, expected = ((one.element_type, get_dimensions(one), is_tuple(one)) for one in (own, wanted))
     if found != expected:
         raise ArtifactError(f"argument {number} is {render_shape(own)}, but the program takes {render_shape(wanted)}")

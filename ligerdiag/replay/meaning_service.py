@@ -1,5 +1,5 @@
-"""Compares the program of a changed case with the original one by running both on the same arguments, in a
-worker process.
+"""Compares the program of a changed case with the original program, by running both on the same arguments in a worker
+process.
 """
 
 from collections.abc import Callable

@@ -2,9 +2,10 @@
 -m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
-the author's. So the outputs of both programs as written are computed on the arguments of the first one's case: on those
-of its replay, on the same with the other sign, and on further random ones, since a branch that depends on the numbers may
-hide a difference. Where the kernels cannot run, or where their numbers show nothing, opaque functions take their place.
+the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several
+sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of the
+first program's case uses, the same set with the opposite signs, and further random sets.
+Where the kernels cannot run, or where their numbers show nothing, opaque functions take their place.
 """
 
 import traceback
@@ -23,7 +24,7 @@ class MeaningRequest:
     """Request to compare the programs of two artifacts."""
 
     source: Source
-    """The cases of the first program, from which the arguments are drawn."""
+    """The source of the first program's case, from which the arguments are drawn."""
     case_id: str
     artifact: str
     """Directory of the first program's artifact."""
@@ -40,8 +41,8 @@ class MeaningAnswer:
     """Whether two programs compute the same."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference of the changed program's output from the first one's, the largest over all
-    sets of arguments; NaN if only one of the two is finite.
+    """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two
+    programs; NaN if only one program's output is finite.
     """
     different: tuple[str, ...] = ()
     """Names of the outputs that differ by more than rounding explains."""
@@ -80,9 +81,9 @@ def prepare() -> Answerer:
     def compare(request: MeaningRequest) -> MeaningAnswer:
         first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
         if first.signature.outputs != changed.signature.outputs:
-            return MeaningAnswer(reason="the changed program has other outputs")
+            return MeaningAnswer(reason="the changed program has other outputs than the original program")
         if len(first.signature.inputs) != len(changed.signature.inputs):
-            return MeaningAnswer(reason="the changed program has other arguments")
+            return MeaningAnswer(reason="the changed program has other arguments than the original program")
         case = loader.find_case(request.source, request.case_id)
         if request.calls is not None:
             opaque = compare_opaquely(first, changed, (draw_arrays(case), draw_mirrored(case)), request.calls)

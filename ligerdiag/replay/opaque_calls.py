@@ -1,4 +1,6 @@
-"""Describes the custom calls that a replay runs as opaque functions, each with the buffers that it reads and writes."""
+"""Describes the custom calls that a replay runs as opaque functions (see `opaque_runs.opaque`), each with the buffers
+that it reads and writes.
+"""
 
 from dataclasses import dataclass
 
@@ -8,11 +10,13 @@ class OpaqueUse:
     """How a call uses one of its buffers."""
 
     reads: bool = False
-    """Whether contents from before the call may affect the values that the call writes to any buffer."""
+    """Whether this buffer's contents from before the call may affect a value that the call writes to this or another
+    buffer.
+    """
     writes: bool = False
     blends: bool = False
-    """Whether the new value of an element that the call may write can depend on its old value, or equal it because the call
-    leaves the element unchanged.
+    """Whether an element that the call may write can keep its old value, or get a new value that depends on the old
+    one.
     """
     start: int = 0
     """The first element that the call may write."""

@@ -1,4 +1,6 @@
-"""Plans replays with opaque functions within bounds of time and memory, and runs such replays on the modules of a dump."""
+"""Plans replays in which opaque functions replace the custom calls (see `opaque_runs.opaque`), within bounds of time
+and memory, and runs such replays on the modules of a dump.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -18,7 +20,9 @@ from ligerdiag.replay.runs.case_run import Programs
 from ligerdiag.replay.runs.loop_cuts import NO_CUTS, Cuts
 
 _SLOWER = 2.0
-"""How many times longer a program takes in f64 than in its own types, mostly f32, by a cautious guess."""
+"""How many times longer a program is assumed to take in f64 than in its own types, which are mostly f32; a cautious
+guess.
+"""
 _ELEMENT_SECONDS = 2e-8
 """Seconds per element of a call's operands and outputs."""
 _LEAST_SECONDS = 60.0
@@ -27,7 +31,7 @@ _LEAST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpaquePlan:
-    """A replay with opaque functions that fits its bounds."""
+    """A replay that fits its bounds, with opaque functions in place of the custom calls."""
 
     programs: Programs
     calls: OpaqueCalls
@@ -56,8 +60,8 @@ def plan_opaquely(
     bounds: Bounds,
     ambiguous: Collection[str] = (),
 ) -> OpaquePlan | OpaqueReplay:
-    """Returns a plan for the replay within the bounds, with loops cut short if the whole is too large, or a record that
-    says why there is none.
+    """Returns a plan for the replay within the bounds; the plan cuts loops short if the whole replay is too large. If
+    no plan is possible, returns a record with the reason.
 
     find_effects: returns the effects of a custom call of either module. ambiguous: see `OpaquePlan`.
     """

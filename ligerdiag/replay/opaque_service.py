@@ -1,8 +1,9 @@
 """Replays artifacts with opaque functions in place of their custom calls, in workers, and keeps the results in the cache.
 
 A result is kept under the artifact, the arguments, the declared effects and everything in ligerdiag that computes
-numbers or effects. As with the replays of `replay_service`, equal programs with equal arguments are replayed once, and
-one that is estimated above the bounds is replayed with its most expensive loops cut short, or refused.
+numbers or effects. As with the replays of `replay_service`, equal programs with equal arguments are replayed once. If
+the estimate of a replay exceeds the bounds, its most expensive loops are cut short; if that does not suffice, the
+replay is refused.
 """
 
 import json
@@ -69,8 +70,8 @@ def replay_artifacts_opaquely(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Generator[tuple[ReplayTask, OpaqueReplay]]:
-    """Yields (task, replay with opaque functions) for each task as its replay finishes; those from the cache come first.
-    If a case fails, nothing is raised: the state and reason of its replay say so.
+    """Yields (task, replay with opaque functions in place of custom calls) for each task as its replay finishes;
+    replays from the cache come first. If a case fails, nothing is raised: the state and reason of its replay say so.
 
     needed: whether the replays only make up for custom calls that the ordinary replay does not cover. Programs without
     a call that may run as an opaque function are then left out. templates, find_readers: see
@@ -145,8 +146,8 @@ class _Planner:
     find_readers: FindReaders | None
 
     def plan(self, task: ReplayTask, declared: Sequence[DeclaredEffects]) -> _Plan | OpaqueReplay:
-        """Returns a plan for the replay, with loops cut short if the whole is too large, or a record that says why there
-        is none.
+        """Returns a plan for the replay; the plan cuts loops short if the whole replay is too large. If no plan is
+        possible, returns a record with the reason.
         """
         try:
             return self._plan(task, declared)

@@ -79,7 +79,7 @@ class ReplayCost:
 
 
 class KeptReplays:
-    """Finds and stores replays and estimates in a cache, for one toolchain, a set of packages in fixed versions."""
+    """Finds and stores replays and estimates in a cache, for one toolchain (a set of packages in fixed versions)."""
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
@@ -88,10 +88,9 @@ class KeptReplays:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the stored replay of the case's program on its arguments; None if there is none that is still valid.
-
-        options: a replay with other `rows` or `orders` is not found. cut: names of the program's loops that the replay
-        cuts short.
+        """Returns the stored replay of the case's program on the case's arguments; None if there is no valid one.
+        options: only a replay with the same `rows` and `orders` is found. cut: names of the program's loops that the
+        replay cuts short.
         """
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
@@ -155,7 +154,9 @@ class KeptReplays:
 
 
 def compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
-    """Returns everything beside a program and its arguments that a number of a replay depends on, for keys of the cache."""
+    """Returns everything on which the numbers of a replay depend, apart from the program and its arguments; the keys of
+    the cache contain it.
+    """
     return {
         "fingerprint": compute_replay_fingerprint(),
         "versions": {**toolchain.versions, **_compute_versions()},
@@ -178,7 +179,7 @@ OVERRUN_FACTOR = 20.0
 """Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or replays a dump.
 """
 ORDERS_SHARE = 0.5
-"""Share of a case's timeout after which its replay no longer begins to run the schedule in yet another order."""
+"""Share of a case's timeout; a replay that has taken this long runs the schedule in no further order."""
 SLACK_BYTES = 4 << 30
 """Bytes that a worker may take beyond twice the estimate of its largest case."""
 
@@ -377,12 +378,13 @@ def _run(
 
 
 def group_jobs(jobs: Sequence[tuple[CaseSpec, float]], workers: int) -> list[list[int]]:
-    """Divides replays into groups, each for one worker, and returns the positions of each group; the group that is
-    estimated to take longest comes first.
+    """Divides replays into groups, each for one worker. Returns, for each group, the positions of its replays in
+    `jobs`; the group with the longest estimated time comes first.
 
-    A worker takes cases of one source; for neighbours with equal draws it draws the arguments, multiplies them and runs
-    the kernels once. So the cases of a source are one group, unless that would keep one worker busy while others have
-    nothing left to do: then the cases with equal draws are.
+    A worker takes cases of one source. If consecutive cases have equal draws, that is, the same random arguments, it
+    draws the arguments, multiplies them and runs the kernels only once. So all cases of a source form one group. If
+    that would keep one worker busy while others have nothing left to do, the source is divided into several groups: one
+    for each set of cases with equal draws.
 
     jobs: for each replay its case and its estimated seconds. workers: number of workers.
     """
@@ -415,8 +417,8 @@ def _finish(
 
 
 def _plan(artifact: Artifact, options: ReplayOptions, results: KeptReplays) -> _Plan | Replay:
-    """Returns a plan for replaying the artifact, with loops cut short if the whole is too large, or the record of its
-    refusal.
+    """Returns a plan for replaying the artifact; the plan cuts loops short if the whole replay is too large. If even
+    that is too large, returns a record of the refusal.
     """
     whole = _plan_whole(artifact, options, results)
     if isinstance(whole, _Plan) or whole.state is not ReplayState.TOO_LARGE or options.bounds.full:

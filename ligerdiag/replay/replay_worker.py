@@ -45,7 +45,7 @@ class Bounds:
     memory: int = 4 << 30
     """The most estimated bytes for one case."""
     full: bool = False
-    """Whether to lift the bound on seconds, and to raise that on memory to 16 GiB, or to `memory` if that is more."""
+    """Whether to ignore the bound `seconds`, and to allow 16 GiB of memory, or `memory` bytes if that is more."""
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
@@ -100,7 +100,8 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays may run at once, from 1 to `cores`: as many of the largest as fit into memory together.
+    """Returns how many replays may run at once, from 1 to `cores`: the largest number n for which the n largest replays
+    fit into memory together.
 
     sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
     """
@@ -147,7 +148,7 @@ class ReplayRequest:
     orders: int = 0
     """Number of other legal orders of its instructions in which the schedule runs, too."""
     orders_seconds: float = inf
-    """Seconds after which the replay no longer begins to run the schedule in yet another order."""
+    """Seconds after which the replay runs the schedule in no further order."""
     modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Maps the sha256 of a kernel's Triton IR to a file with its parsed operations; see `KernelRunner`."""
 
@@ -186,7 +187,7 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions, and the files on which it depends."""
+    """The record of a replay with opaque functions in place of custom calls, and the files on which the record depends."""
 
     replay: OpaqueReplay
     dependencies: Mapping[str, str]

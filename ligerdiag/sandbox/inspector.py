@@ -87,7 +87,9 @@ class SandboxedInspector:
         return self._scratch.path
 
     def describe(self) -> tuple[str, ...]:
-        """Returns a line on the protections that are active, and a line for each that the operating system refused."""
+        """Returns one line about all protections that are active, and one line for each protection that the operating
+        system refused.
+        """
         active = self.confinement.active
         protected = (f"the process that reads files is confined: {', '.join(active)}",) if active else ()
         return (*protected, *self.confinement.refused)
@@ -233,8 +235,8 @@ class _Child:
         return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """Returns the process's answer to the question. Raises ChildEnded if there is no valid one within this many
-        wall-clock seconds.
+        """Returns the process's answer to the question. Raises ChildEnded if the process gives no valid answer within
+        this many wall-clock seconds.
         """
         self._send(question)
         self._read(Done, seconds)

@@ -117,8 +117,8 @@ class _Program:
         self.add(_LOAD, offset)
 
     def load_argument(self, number: int) -> None:
-        """Adds an instruction that loads the lower 32 bits of an argument of the system call, which is all that the
-        kernel itself looks at in the arguments compared here.
+        """Adds an instruction that loads the lower 32 bits of an argument of the system call. Of the arguments that are
+        compared here, the kernel itself looks at these bits only.
         """
         self.load(_ARGUMENTS + 8 * number)
 

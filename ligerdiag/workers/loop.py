@@ -66,8 +66,8 @@ type Answerer = Callable[[Json, Path], str]
 LigerdiagError, the error becomes the answer.
 """
 type Work = Callable[[socket.socket, Answerer | None], None]
-"""A function that answers the jobs that arrive on a socket, with the given answerer or, if that is None, with the
-template's.
+"""A function that answers the jobs that arrive on a socket. It uses the given answerer; if that is None, it uses the
+template's answerer.
 """
 
 
@@ -166,8 +166,9 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Returns whether the environment variable of this name may have a different value in each worker that is forked from
-    one template; only variables that no import reads may.
+    """Returns whether the environment variable of this name may have different values in the workers that are forked
+    from one template. That is allowed only for variables that no import reads, because the template has done the
+    imports already.
     """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 
@@ -220,7 +221,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     """Runs the process of a worker or of a template, until its parent closes the socket.
 
     Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
-    for each request, and a worker answers jobs. starts_nothing: whether the jobs start no processes.
+    for each request, and a worker answers jobs. starts_nothing: true if no job starts a process.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -4,7 +4,7 @@ needed. A source is the file, module or live function that defines the cases.
 A worker starts when a job finds no idle worker for its source, so there are never more workers than concurrent jobs,
 nor more than the pool's `jobs`. A worker takes the jobs of one source only, because a case can change the process that
 it runs in. A job whose worker dies or takes too long fails alone, and the next job gets another worker. The pool ends a
-worker whose answer cannot be read, and one that sends more than one answer. `close` ends all workers at once, including
+worker if its answer cannot be read, or if it sends more than one answer. `close` ends all workers at once, including
 busy ones: their jobs fail, and their half-written directories are removed.
 """
 
@@ -104,8 +104,8 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """Returns the cache in which the answers are kept: the one that the caller gave, otherwise the default one, opened
-        on first use.
+        """Returns the cache in which the answers are kept: the cache that the caller gave, or else the default cache,
+        which is opened on first use.
         """
         return self._cache or Cache()
 
@@ -127,8 +127,8 @@ class Pool:
         """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
         future) when it ends.
 
-        groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so those of
-        one source share a worker. By default all jobs may run side by side.
+        groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so jobs of
+        the same source share a worker. By default all jobs may run side by side.
         """
         events: SimpleQueue[tuple[int, Future[A] | None]] = SimpleQueue()
         futures: list[Future[A]] = [Future() for _ in jobs]

@@ -87,8 +87,8 @@ class Process(Protocol):
 
 
 class WorkerProcess:
-    """A worker process that has been started, with the parent's end of its socket. One thread at a time may use it; any
-    may call `kill`.
+    """A worker process that has been started, with the parent's end of its socket. Only one thread at a time may use
+    it, except for `kill`, which any thread may call.
     """
 
     def __init__(self, process: Process, channel: socket.socket) -> None:

@@ -10,8 +10,9 @@ A request is the one byte and the three descriptors that a template receives, fo
 answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
 own. Of the templates without workers, the server keeps the most recently used.
 
-A template of the server has many forks, so it also does what its forks would do one by one (`_ALSO`), such as the imports
-of a replay worker. For one run that would only move the cost, to where a case without a kernel pays it too.
+A template of the server has many forks. So it also does, once, work that each fork would otherwise do itself (`_ALSO`),
+such as the imports of a replay worker. The templates of a single run do not: it would save them little, and a case
+without a kernel would have to wait for imports that it does not need.
 """
 
 import os
@@ -46,12 +47,12 @@ _ALSO = {
         "ligerdiag.compile.cases.known_fields:build_first_topology",
     )
 }
-"""The module of a template to what its forks would do one by one: modules that they import, and functions that they call
-after their module, as `module:function`.
+"""Maps the module of a template to the work that each of its forks would otherwise do itself, after the imports of that
+module: modules to import, and functions to call, as `module:function`.
 """
 MAXIMUM = 8
-"""The most templates that the server keeps, not counting old ones that still have workers. Each takes about 200 MB,
-mostly shared with its forks.
+"""Number of templates that the server keeps: those that were used last. Any other template ends once it has no workers.
+Each template takes about 200 MB, mostly shared with its forks.
 """
 
 
@@ -85,8 +86,8 @@ class _TemplateServer:
         """The templates by the name of their kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors of one request to a template of the requested kind, and closes the server's own copies
-        whether or not this succeeds.
+        """Passes the descriptors of one request to a template of the requested kind. Afterwards, even if that fails,
+        closes the server's own copies of the descriptors.
         """
         descriptors: list[int] = []
         with connection:

@@ -36,8 +36,8 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment with which a template is started (a process that has done the slow
-    imports and forks workers).
+    """The interpreter, module and environment of a template, a process that has done the slow imports and forks
+    workers.
     """
 
     python: str
@@ -76,9 +76,8 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks the process at the other end of `control` to fork a worker. The process is a template, which forks itself,
-    or, if `kind` is given, a template server, which passes the request to its template with this kind's interpreter,
-    module and environment.
+    """Asks the process at the other end of `control` to fork a worker. The process is a template, which then forks. If
+    `kind` is given, the process is a template server, which passes the request to its template of that kind.
 
     descriptors: the new worker's socket, the pipe for its exit code, and its first log.
     """
@@ -92,7 +91,7 @@ def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes
     """Starts a process that does the imports of `kind.module`, and then is a template, from which workers are forked, or
     a worker. Returns the process and the parent's end of its socket.
 
-    log: the file that receives what the process prints during its imports.
+    log: the file that receives the output of the process during its imports.
     """
     ours, theirs = socket.socketpair()
     with theirs, log.open("ab") as output:
@@ -130,9 +129,10 @@ class Templates:
         """Returns a new worker that is ready: forked from the template for `kind`, which is started if necessary.
 
         module: the module that the worker runs; it need not be `kind.module`, whose imports the template has done. log:
-        receives what the worker prints before its first job. start_log: receives what a template prints during its
-        imports. is_wanted: asked before slow imports begin, because the pool may have closed while this thread waited.
-        Raises OSError if no process can be started, and the exceptions of `WorkerProcess.wait_until_ready`.
+        the file that receives the output of the worker before its first job. start_log: the file that receives the
+        output of a template during its imports. is_wanted: asked before slow imports begin, because the pool may have
+        closed while this thread waited. Raises OSError if no process can be started, and the exceptions of
+        `WorkerProcess.wait_until_ready`.
         """
         shared = connect(kind)
         if shared is not None:

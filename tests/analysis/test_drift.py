@@ -66,7 +66,7 @@ def test_a_reader_replaced_by_another_operation_is_lost_and_gained() -> None:
     before, after = make_neighbourhood(make_reader()), make_neighbourhood(make_reader("reduce_sum", opcode="reduce"))
     changes = compare(before, after)
     assert [change.kind.value for change in changes] == ["lost", "gained"]
-    assert changes[1].text == "one more reader: `reduce_sum` (train.py:41), after the kernel, of the overwritten bytes"
+    assert changes[1].text == "one more reader: `reduce_sum` (train.py:41) reads the overwritten bytes after the kernel"
 
 
 def test_the_order_of_readers_on_one_side_of_the_kernel_does_not_matter() -> None:
@@ -79,7 +79,7 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
     (change,) = compare(before, after)
     assert change.kind is ChangeKind.ORIGIN
     assert change.text.endswith(
-        "read the overwritten bytes and reads the value that the kernel's operand was copied from"
+        "used to read the overwritten bytes and now reads the value that the kernel's operand was copied from"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_reader_of_other_bytes_is_a_change() -> None:
         (
             {"shape": "f32[8,64]", "size": 2048},
             "size",
-            "the kernel overwrote f32[8,32] (1024 bytes) and overwrites f32[8,64] (2048 bytes)",
+            "the kernel used to overwrite f32[8,32] (1024 bytes) and now overwrites f32[8,64] (2048 bytes)",
         ),
         ({"fate": Fate.GONE, "readers": ()}, "kernel", "the call was performed and is gone"),
     ],

@@ -250,7 +250,7 @@ def test_the_first_run_counts_and_a_run_of_an_unknown_module_does_not(pick: Pick
         ("dtype", r"argument 0 is u32"),
         ("count", "but the program takes"),
         ("short", r"expected \d+ elements in a constant but got"),
-        ("layout", "argument 0 has an inconsistent layout"),
+        ("layout", "argument 0 has a layout that does not fit its shape"),
         ("bytes", "no format that XLA writes"),
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],

@@ -51,9 +51,9 @@ class Reason(StrEnum):
     """The reasons why it is unknown whether a value sees a hidden write as intended."""
 
     DERIVATIVE = "derivative"
-    """The reader may mean the residual, the value that autodiff saved before the write; or an operation such as `* 1`,
-    which MLIR removed, may have separated the reader from the new value. The same applies to any reader outside of the
-    forward pass if autodiff may have saved the value.
+    """The reader is a derivative, or another operation outside of the forward pass that may read a value saved by
+    autodiff. It may mean the residual, the value that autodiff saved before the write. Or it may mean the value after
+    the write, by way of an operation such as `* 1` that MLIR has removed.
     """
     OTHER_FORM = "other form"
     """An operation after the write reads a value that is a reshape, transpose, cast, slice or broadcast of the
@@ -65,8 +65,9 @@ class Reason(StrEnum):
     an operation that depends on a constant may be meant to depend on the overwritten value.
     """
     AMBIGUOUS = "ambiguous"
-    """An instruction of the optimized module may compute one of several operations (see `provenance`). If it computes
-    one of them, it is wrong or holds the value from before the write.
+    """An instruction of the optimized module may compute one of several operations (see `provenance`). For at least one
+    of these operations the instruction would be wrong, or hold the value from before the write; for another it would be
+    right.
     """
     UNSURE = "unsure"
     """An instruction of the optimized module is wrong if it is the author's operation, and right if a pass of XLA made
@@ -92,12 +93,13 @@ class Reason(StrEnum):
     outside of the checkpointed function, and the author means the value from before the write.
     """
     MIXED = "mixed"
-    """XLA merged two values, of which the author means one from before and the other from after the write, and they
-    meet in a loop or conditional, whose result is then unknown (see `verdict.merged_values`).
+    """XLA merged two values; the author means one of them from before the write and the other from after it. The two
+    values meet in a loop or conditional, whose result is then unknown (see
+    `verdict.merged_values`).
     """
     TWIN_OPERANDS = "twin operands"
-    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them; the contents
-    that it reads through the other operand depend on when it writes.
+    """A kernel gets two values that XLA merged, such as two arrays of zeros, and overwrites one of them. Whether it
+    reads old or new contents through the other operand depends on whether it reads them before or after its write.
     """
 
 
@@ -315,8 +317,8 @@ class AmbiguityMarker:
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
         """Records a hidden write. write: index of the write. storage: the overwritten storage. newer: the first storage
-        that is made after the write. It tells later values from earlier ones: the module shows from which values a
-        later one is computed.
+        that is made after the write. This storage and all later ones get no mark for the write, because the module
+        shows from which values they are computed.
         """
         if storage in self._constant:
             self.to_constants.add(write)

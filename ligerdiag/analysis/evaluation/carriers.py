@@ -143,8 +143,8 @@ _BECOMES: Mapping[str, tuple[str, ...]] = {
     "divide": ("multiply",),
     "subtract": ("add",),
 }
-"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it, such as a scatter
-of one slice or a quotient by a constant.
+"""Maps the opcode of an operation to the opcodes of the instructions with which XLA may replace it. For example, a
+scatter of one slice becomes a `dynamic-update-slice`, and a division by a constant becomes a `multiply`.
 """
 
 
@@ -201,8 +201,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds instructions of the optimized module that define an overwritten operand instead of carriers that XLA has
-    rewritten, for operands with several definitions.
+    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define
+    it in place of carriers that XLA has rewritten.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on

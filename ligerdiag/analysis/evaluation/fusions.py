@@ -3,8 +3,8 @@ made once and used often.
 
 A dependence set says on which hidden writes a value depends (see `labels`). `FusionEvaluator` follows a fusion
 instruction by instruction, so that each output of the fusion has a set of its own. A schedule is evaluated several
-times, and a loop several times in each evaluation; from one time to the next only the sets of the fusion's operands
-differ, if
+times, and the body of a loop several times in each evaluation. From one time to the next, only the sets of the fusion's
+operands differ, if
 
 - every fused instruction has one array, whose set is the union of its operands' sets; only the root may be a tuple of
   such arrays;
@@ -28,7 +28,9 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, is_tuple, iterate_leaves
 
 _FOLLOWED = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CALLEE_TAKES_OPERANDS) | {"concatenate", "custom-call"}
-"""Opcodes of fused instructions because of which a fusion has no summary; a tuple is allowed at the root."""
+"""A fusion that contains an instruction with one of these opcodes has no summary, unless the instruction is a tuple at
+the root.
+"""
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
 type _Mask = int
@@ -37,8 +39,8 @@ type _Mask = int
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Says from which parameters of a fusion each of its values is computed. A *combination* is a set of parameters
-    from which some value is computed; combinations are numbered.
+    """Says, for each value of a fusion, from which of the fusion's parameters the value is computed. Such a set of
+    parameters is called a *combination*, and each distinct combination has a number.
     """
 
     combinations: tuple[tuple[int, ...], ...]
@@ -53,8 +55,8 @@ class FusionSummary:
     """
 
     def unite(self, given: list[Labels]) -> list[Labels]:
-        """Returns the dependence set of each combination: the union of the sets of its parameters. given: the set of
-        each operand of the fusion.
+        """Returns the dependence set of each combination: the union of the dependence sets of the parameters in it.
+        given: the set of each operand of the fusion.
         """
         return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 
@@ -136,7 +138,7 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """The schedule's evaluation, as the evaluation of one of its fusions sees it: the methods that the latter calls."""
+    """Interface of the schedule's evaluation: the methods that the evaluation of one of its fusions calls."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -158,9 +160,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output of a custom call that is declared to alias an operand, but lies in other bytes
-        than the operand, to ORIG labels. They say that the output depends on the contents from before a write: the
-        kernel writes the operand's bytes, so the output misses that write.
+        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes than the
+        operand, and maps the index of each to ORIG labels. These say that the output depends on the contents from
+        before a write: the kernel writes the operand's bytes, so the output misses that write.
         """
         ...
 

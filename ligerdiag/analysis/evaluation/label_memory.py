@@ -94,8 +94,8 @@ is read).
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read: only the order of
-    this schedule decides whether `reader` sees the hidden write.
+    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read. A read is lucky if
+    only the order of this schedule decides whether the `reader` sees the hidden write.
     """
 
     write: int
@@ -179,8 +179,8 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Replaces a slice's dependence set by that of a newly defined value. The slice is then no longer raw
-        (overwritten by a kernel without XLA knowing).
+        """Gives a slice the dependence set of the value that an instruction has just defined there. The slice is then
+        no longer raw (overwritten by a kernel without XLA knowing).
         """
         if isinstance(value, Pieces):
             self.pieces[number] = value
@@ -335,7 +335,9 @@ class Actual:
     frames: Mapping[int, Frames]
     """Maps the id of a scheduled instruction to the call path by which the evaluation reached it last."""
     traced: frozenset[int] = frozenset()
-    """Indices of the hidden writes whose operand was seen to hold its old contents (ORIG) when the kernel ran."""
+    """Indices of the hidden writes for which the evaluation saw that the operand held its old contents (ORIG) when the
+    kernel ran.
+    """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
     becomes its result.

@@ -16,10 +16,10 @@ A custom call passes labels on by the same rules in the program and in the sched
 - The call's results depend on every operand that it may read.
 - A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
   the operand is FRESH and has no other label, because no other dependence is certain.
-- A kernel is expected to read its operand before overwriting it, so this read does not propagate ORIG: the original
-  ends at the call. ORIG of an earlier iteration does propagate: the operand held another value then. A mark that says
-  that a value is wrong about this write (`WrongAbout`) ends at the call in the same way, because the kernel replaces
-  the contents of the operand.
+- A kernel is expected to read its operand before overwriting it, so this read does not pass ORIG(W, 0) on: that label
+  ends at the call. ORIG(W, c) of an earlier iteration is passed on, because in that iteration the operand held another
+  value. A mark that says that a value is wrong about this write (`WrongAbout`) ends at the call in the same way,
+  because the kernel replaces the contents of the operand.
 - The result of a kernel with unknown effects is FRESH of that unknown write: every value downstream is then unknown.
 - In an evaluation about the bytes themselves (`direct`), a hidden-written operand is FRESH of this write and of no
   other one: the kernel may have computed it from other kernels' results, but their bytes are elsewhere. Marks
@@ -27,8 +27,8 @@ A custom call passes labels on by the same rules in the program and in the sched
 
 Most of a large schedule does not depend on any kernel, and need not be evaluated. An instruction is *inert* if its
 operands have no labels, and no label starts at it or in a computation that it calls. The result of an inert instruction
-has no labels, and the evaluation does not enter the computations that it calls. It still records those operations there
-that its own caller has listed (`InertInstructions.wanted`), with an empty set.
+has no labels, and the evaluation does not enter the computations that it calls. In these computations it still records,
+with an empty set, the operations that the caller of the evaluation has asked for (`InertInstructions.wanted`).
 """
 
 from collections import defaultdict
@@ -76,16 +76,17 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. Each
-    of them is wrong about one hidden write (stale, for example), and the mark ends where that write overwrites a value.
+    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. All
+    of these are wrong about the same hidden write: they miss it, for example. The mark ends where that write overwrites
+    a value.
     """
 
     write: int
     """Index of the hidden write; -1 if no write ends the mark."""
     instruction: int
-    """Number of the question to which the mark belongs (see `verdict.output_reachability`): n if the wrong values are
-    results of instructions in the optimized module, `~n`, which is negative, if they are results of operations of the
-    program.
+    """Number of the question to which the mark belongs, which asks for the outputs that depend on the wrong values (see
+    `verdict.output_reachability`): a number n from 0 on if the wrong values are results of instructions in the
+    optimized module, the negative number `~n` if they are results of operations of the program.
     """
 
 
@@ -338,8 +339,8 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a `select` whose result is one of two arrays as a whole, because one scalar
-    chooses for all elements.
+    """Returns whether the instruction is a `select` with a scalar predicate, so that its result is one of two arrays as
+    a whole.
     """
     if instruction.opcode != "select":
         return False

@@ -1,10 +1,10 @@
 """Finds uses of the memory that a kernel overwrites: instructions that read the memory, and buffers of one call that
 share bytes.
 
-Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares it, or if the buffer assignment
-gives them the same slice: an output in the bytes of a dead operand, or one value that is passed as two operands.
-Buffers that overlap only partially are not considered, nor is a call inside of a fusion, whose buffers have no slices
-of their own.
+Two buffers of one kernel call share bytes if `output_to_operand_aliasing` declares that they do, or if the buffer
+assignment gives them the same slice: an output in the bytes of a dead operand, or one value that is passed as two
+operands. Buffers that overlap only partially are not considered. A call inside of a fusion is not considered either,
+because its buffers have no slices of their own.
 """
 
 from collections.abc import Iterator, Mapping

@@ -33,9 +33,9 @@ class Order:
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
         """Returns whether operands and control edges force `first` to run before `second` within one iteration of every
-        loop around them. Also True where nothing is left to order: if one contains the other, or if they are in two
-        branches, of which only one runs, or in the body and the condition of one loop, which follow each other. first,
-        second: the call paths of two scheduled instructions.
+        loop around them. Also returns True in three cases in which nothing is left to order: one of the two contains
+        the other; they are in two branches of which only one runs; or they are in the body and the condition of one
+        loop, which run in turn. first, second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """

@@ -52,14 +52,14 @@ class Pieces:
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the dependence set of each of these finer pieces. limits: the end of each finer piece; includes all
-        of this array's own limits.
+        """Returns the dependence set of each piece after the pieces are divided further. limits: the end of each of the
+        smaller pieces; all limits of the present pieces are among them.
         """
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns pieces with the same limits and sets in an array of another shape, along its dimension `dimension`,
-        as after a transpose or a broadcast.
+        """Returns the pieces of an array of another shape, as after a transpose or a broadcast. They have the same
+        limits and sets, and lie along the dimension `dimension` of that array.
         """
         return Pieces(shape, dimension, self.limits, self.labels)
 
@@ -81,7 +81,7 @@ class ArrayRegion:
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
         """Returns the dependence sets of the array's pieces after this region was overwritten: inside the region, each
         set loses the labels `dropped` and gains `added`. If the array has pieces along another dimension, these are
-        lost. value: the sets before.
+        lost. value: the dependence sets of the array before the overwrite.
         """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
@@ -113,9 +113,9 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain these bytes, each row as a whole; None if these are all rows, or if the
-    bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index of
-    its most major dimension above 1.
+    """Returns the rows of an array that contain at least one of these bytes. Returns None if that is every row, or if
+    the bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index
+    of its most major dimension above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)

@@ -18,9 +18,9 @@ of the operation (the number that ligerdiag gave it before the compile), after t
   operation before the write reads the version from before it; other doubts about the version get marks, extra bits in
   dependence sets (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the initial values
-  that they replace. Loops run to a fixpoint. A loop that runs once has no iterations: XLA inlines its body. After a
-  branch, and after a loop that may not run, alternatives meet (see `LabelSpace.meet`). A branch that is never taken and
-  a loop that never runs (see `hlo.fixed_values`) do nothing.
+  that they replace. Loops run to a fixpoint. The body of a loop that runs exactly once counts as code outside of a
+  loop, because XLA inlines it. After a branch, and after a loop that may not run, alternatives meet (see
+  `LabelSpace.meet`). A branch that is never taken and a loop that never runs (see `hlo.fixed_values`) do nothing.
 - Each result of a collective of several operands depends on its own operand alone.
 - A slice of a concatenation depends only on the operands from which it takes elements (the *pieces*), even if other
   operations come between the two (see `pieces`): XLA may compute each piece alone. The evaluation of the schedule

@@ -83,8 +83,8 @@ class ScheduleEvaluation:
     start there: they say that a value depends on these old contents (see `carriers`).
     """
     unrelated: Mapping[int, tuple[Labels, ...]] = field(default_factory=dict[int, tuple[Labels, ...]])
-    """Maps the id of a call to the ORIG labels (dependences on contents from before a write) that each of its operands
-    cannot have, operand by operand.
+    """Maps the id of a call to one set for each of its operands: the ORIG labels (dependences on contents from before a
+    write) that the operand cannot have.
     """
     records: bool = True
     """Whether the dependence sets of operations are recorded; otherwise only those of the outputs."""
@@ -115,8 +115,8 @@ class ScheduleEvaluation:
     """
     _distinct_slices: dict[int, list[ActualWrite]] = field(default_factory=dict[int, list[ActualWrite]])
     """Maps the number of a memory slice to the writes that overwrite a different part of that slice of memory in each
-    iteration of a loop. Only writes with `ActualWrite.slice_tags`, by which another instruction is recognized that
-    takes the same part.
+    iteration of a loop. Only writes with `ActualWrite.slice_tags` are listed: by these tags, other instructions that
+    take the same part are recognized.
     """
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
@@ -347,8 +347,8 @@ class ScheduleEvaluation:
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a dynamic-slice without the labels for what kernels wrote in earlier
-        iterations, because they wrote that to other slices.
+        """Returns the dependence set of a dynamic-slice without the labels of writes in earlier iterations, because
+        these writes went to other slices.
         """
         place = find_read_place(self.module, instruction, scheduled, reads)
         path = self.module.tags.get(instruction.id)

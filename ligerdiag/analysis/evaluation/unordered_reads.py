@@ -9,9 +9,9 @@ overwrites. R and W are ordered
 - across iterations of a loop: these follow each other.
 
 Otherwise XLA may run them in either order, and every value computed from R's result changes with the order: R is
-*lucky*, whichever version it is meant to see. That R comes first, or last, in this schedule is no order. R is lucky
-even if the author expects no kernel to change the value that it reads: XLA may have merged that value with an equal one
-that a kernel overwrites. These reads are not lucky:
+*lucky*, whichever version it is meant to see. That R happens to run first, or last, in this schedule does not count as
+an order. R is lucky even if the author expects no kernel to change the value that it reads: XLA may have merged that
+value with an equal one that a kernel overwrites. These reads are not lucky:
 
 - a read that takes none of the elements that the kernel overwrites, if these elements are known; if a read takes some
   of them, only values computed from those are lucky, as far as `pieces` can distinguish them;
@@ -52,8 +52,9 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Maps the id of each reading instruction in the module to its lucky reads: only the order of this schedule decides
-    whether they see a hidden write. writes_by_call: maps the id of a call in the module to its hidden writes.
+    """Maps the id of each reading instruction in the module to its lucky reads. A read is lucky if only the order of
+    this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to its
+    hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}
@@ -189,10 +190,10 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader takes only elements outside of the part of an array that the kernel gets.
+    """Returns whether the reader takes only elements that the kernel does not get. Both take a part of the same array.
 
     reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
-    holds the array. False if the kernel's part is unknown.
+    holds the array. Returns False if the kernel's part is unknown.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

@@ -1,3 +1,3 @@
 """Describes a judged schedule for people: which instructions read and overwrite a buffer, sentences about outputs, and
-what changes between two compiles (drift). It decides no verdict.
+the changes between two compiles (drift). It decides no verdict.
 """

@@ -7,9 +7,9 @@ the same bytes are paired first. A reader without a partner was gained or lost. 
 a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
 not changed.
 
-If one compile lacks a hidden write, the effects of its kernel calls say what it has in place of the write. A call of
-the same kernel that does not hide a write of this operand counts if the other compile has fewer such calls: it declares
-the write, or works out of place. Otherwise the call is gone.
+If one compile lacks a hidden write, the effects of its kernel calls say whether another call has taken the write's
+place: a call of the same kernel that declares the write, or works out of place. Such a call has taken it if the compile
+without the hidden write has more such calls than the compile with it. Otherwise the call is gone.
 """
 
 from collections import Counter, defaultdict
@@ -77,7 +77,9 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """A reader of an overwritten value in the first and in the second compile; None for a compile that lacks it."""
+    """One reader of an overwritten value as it is in the first and in the second compile. The field of a compile that
+    lacks the reader is None.
+    """
 
     before: Reader | None
     after: Reader | None
@@ -85,7 +87,9 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """A hidden write in the first and in the second compile, with its changes; None for a compile that lacks it."""
+    """One hidden write as it is in the first and in the second compile, and its changes. The field of a compile that
+    lacks the write is None.
+    """
 
     before: Neighbourhood | None
     after: Neighbourhood | None
@@ -112,16 +116,16 @@ _KEYS: tuple[Callable[[Reader], Hashable], ...] = (
     lambda reader: (reader.primitive, reader.source.function if reader.source else ""),
     lambda reader: reader.primitive,
 )
-"""Functions that give the criteria, from strict to loose, by which readers of two compiles are paired: two readers are
-a pair if a function returns the same for both. None uses an instruction's name or id, which differ between compiles.
+"""Functions by which the readers of two compiles are paired, from strict to loose: two readers form a pair if a
+function returns equal values for them. No function uses an instruction's name or id, which differ between compiles.
 """
 
 
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns the changes of the outputs, and each hidden write with its own changes; the writes that `before` has come
-    first.
+    """Returns (the changes of the outputs, one pair for each hidden write, with the changes around that write). The
+    pairs of the writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
@@ -261,7 +265,7 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
     if before is None or after is None:
         reader = before or after
         assert reader is not None
-        what = f"{describe_reader(reader)}, {reader.side.value} the kernel, of {describe_origin(reader.origin)}"
+        what = f"{describe_reader(reader)} reads {describe_origin(reader.origin)} {reader.side.value} the kernel"
         if before is None:
             yield Drift(kind=ChangeKind.GAINED, text=f"one more reader: {what}", source=reader.source)
         else:
@@ -272,7 +276,7 @@ def _compare_readers(pair: ReaderPair) -> Iterator[Drift]:
         text = f"{name} moved from {before.side.value} to {after.side.value} the kernel"
         yield Drift(kind=ChangeKind.MOVED, text=text, source=after.source)
     if before.origin is not after.origin:
-        text = f"{name} read {describe_origin(before.origin)} and reads {describe_origin(after.origin)}"
+        text = f"{name} used to read {describe_origin(before.origin)} and now reads {describe_origin(after.origin)}"
         yield Drift(kind=ChangeKind.ORIGIN, text=text, source=after.source)
     if before.within is not None and after.within is not None and before.within != after.within:
         was, now = (f"in a {within}" if within else "alone" for within in (before.within, after.within))
@@ -290,7 +294,7 @@ def _compare_storage(before: Neighbourhood, after: Neighbourhood) -> Iterator[Dr
     for phrase in lost:
         yield Drift(kind=ChangeKind.SHARED, text=f"{phrase} is no longer in the overwritten bytes")
     if (before.shape, before.size) != (after.shape, after.size):
-        text = f"the kernel overwrote {_describe_size(before)} and overwrites {_describe_size(after)}"
+        text = f"the kernel used to overwrite {_describe_size(before)} and now overwrites {_describe_size(after)}"
         yield Drift(kind=ChangeKind.SIZE, text=text)
 
 

@@ -57,8 +57,8 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns the source line as text, such as `train.py:41`; only the file if the number is unknown, empty if both
-        are.
+        """Returns the source line as text, such as `train.py:41`; only the file if the line number is unknown, and an
+        empty text if the file is unknown, too.
         """
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
@@ -112,7 +112,7 @@ def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]
 
 
 _OF_RETURNED = frozenset({CopyCause.RETURNED, CopyCause.PAIRING})
-"""Causes of copies of an argument that the program returns, which need not have a line."""
+"""Causes of the copies of an argument that the program returns. Such a copy need not have a source line."""
 
 
 def _is_same_copy(one: _Key, other: _Key) -> bool:

@@ -86,24 +86,24 @@ def _describe(pair: EvaluatedPair, ambiguity: Ambiguity, instruction: HloInstruc
             why = f"whether {unnamed} from before `{write.kernel}` overwrites it (save the text with `debug_info=True`)"
         case Reason.OTHER_FORM:
             form = f"a reshape or cast of `%{value}` from before `{write.kernel}` overwrites it"
-            why = f"whether {reader} should read {form}, or from after that"
+            why = f"whether {reader} should read {form}, or from afterwards"
         case Reason.CONSTANT:
-            why = f"which uses of equal constants, which MLIR merged, should see that `{write.kernel}` overwrites `%{value}`"
+            why = f"which uses of constants that MLIR merged should see that `{write.kernel}` overwrites `%{value}`"
         case Reason.AMBIGUOUS:
-            why = f"which of the operations {reader} computes, and so whether it should see what `{write.kernel}` wrote"
+            why = f"which operation {reader} computes, and so whether it should see what `{write.kernel}` wrote"
         case Reason.UNSURE:
             wanted = f"whether it should see what `{write.kernel}` wrote"
             why = f"whether {reader} is the author's operation or made by XLA, and so {wanted}"
         case Reason.NO_METADATA:
             why = f"which operation each instruction computes, and so which should see what `{write.kernel}` wrote"
         case Reason.TOO_MANY:
-            why = f"whether operations that `{write.kernel}` makes wrong, too many to search, reach these outputs"
+            why = f"whether these outputs depend on operations that `{write.kernel}` makes wrong (too many to search)"
         case Reason.UNIDENTIFIED:
             why = f"whether {reader}, whose metadata cannot be trusted, computes what `{write.kernel}` overwrites"
         case Reason.RECOMPUTED:
-            new = f"what a call of `{write.kernel}` that JAX drops there would make of it"
+            new = f"the value that a call of `{write.kernel}`, dropped by JAX, would have left in its place"
             recomputed = f"{reader}, which is `%{value}` recomputed by `jax.checkpoint`,"
-            why = f"whether {recomputed} should be the value from before the write, or {new}"
+            why = f"whether {recomputed} should have the value from before the write, or {new}"
         case Reason.TWIN_OPERANDS:
             why = f"what {reader} reads in the operand that XLA merged with `%{value}`, which `{write.kernel}`"
             why = f"{why} overwrites"
@@ -154,7 +154,7 @@ class OutputSentences:
         if original:
             value = join_words(list(dict.fromkeys(self._name_value(w) for w in original)))
             by = join_words([f"`{kernel}`" for kernel in dict.fromkeys(w.kernel for w in original)])
-            return f"is computed from {value} from before {by} overwrites it, as intended"
+            return f"is computed from {value} as it is before {by} overwrites it, which is intended"
         returned = self._find_returned(number)
         if returned:
             return f"is computed from what {returned} returns, and from nothing that a kernel overwrites"
@@ -200,7 +200,9 @@ class OutputSentences:
                 "could not be decided: it may depend on a value that a kernel overwrites, and without the program as written"
                 " it is unknown which version it needs"
             )
-        more = "; see what is not covered" if self.context.verdicts.ambiguities.get(name) or not causes else ""
+        more = (
+            "; a line under `not covered` says why" if self.context.verdicts.ambiguities.get(name) or not causes else ""
+        )
         kernels = dict.fromkeys(self.context.writes[cause.write].kernel for cause in causes)
         by = f" `{next(iter(kernels))}`" if kernels else " a kernel"
         return (
@@ -235,7 +237,7 @@ class OutputSentences:
             reader, write = access.step, self.context.writes[access.buffer]
         else:
             kernel = self._name_kernel(name, Verdict.CLOBBERED)
-            return f"is wrong: it sees what {kernel} wrote, and needs the old value"
+            return f"is wrong: it sees what {kernel} wrote, but needs the old value"
         steps = self._count_steps(reader, write.index, is_after=True)
         return (
             f"is wrong: it needs {self._name_value(write)} from before `{write.kernel}` overwrote it, but"
@@ -248,7 +250,7 @@ class OutputSentences:
         kernel = self._name_kernel(name, Verdict.STALE)
         is_unnamed = finding is None or finding.write in self.context.matching.missing
         if is_unnamed and self.context.verdicts.misses_merged_call(name):
-            return f"is wrong: XLA merged two calls of {kernel}, so the write of the second is missing"
+            return f"is wrong: XLA merged two calls of {kernel}, so the write of the second call is missing"
         if is_unnamed and self.context.verdicts.misses_only_gone_calls(name):
             return f"is wrong: {kernel} does not run, so its write is missing"
         if finding is None or finding.wrong is None:

@@ -37,7 +37,7 @@ def describe_pair(pair: SharedBytes) -> str:
     if pair.reader is None:
         need = name_reader(pair)
     elif pair.reader is pair.other[0] and pair.lost_place == pair.other_place:
-        need = f"`{other}` still reads for other elements"
+        need = "the same instruction still needs for other elements"
     elif pair.reader is pair.other[0]:
         need = f"`{other}` reads at other offsets"
     else:

@@ -40,9 +40,9 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""Largest number of reads of one buffer that the view shows although no output's verdict is blamed on them."""
+"""The view shows at most this many of the reads of one buffer on which no output's verdict is blamed."""
 MOST_NAMED = 100
-"""Largest number of reads of one buffer that the view shows because an output's verdict is blamed on them."""
+"""The view shows at most this many of the reads of one buffer on which an output's verdict is blamed."""
 _REUSES = 2
 """Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
 shown after it.
@@ -334,7 +334,7 @@ class OutputViews:
     lost: list[str] = field(default_factory=list[str])
     """Names of the outputs whose path was not found."""
     unexplained: list[str] = field(default_factory=list[str])
-    """Names of the outputs that miss a kernel's write although no reader is known that misses it."""
+    """Names of the outputs that miss a kernel's write, if it is unknown which reader misses the write."""
     elsewhere: list[str] = field(default_factory=list[str])
     """Names of the outputs that JAX or XLA makes wrong without any hidden write."""
     _kernels: Mapping[int, int] = field(init=False)
@@ -380,7 +380,7 @@ class OutputViews:
     def list_notes(self) -> Iterator[str]:
         """Yields one sentence for each kind of fact that the views of the outputs cannot show."""
         if self.elsewhere:
-            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong: JAX or XLA does, and no arrow shows it"
+            yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong, but JAX or XLA does; no arrow shows how"
         if self.lost:
             yield f"no path through the schedule to {name_outputs(self.lost)} was found, so none is shown"
         if self.long:
@@ -573,7 +573,7 @@ def _list_cuts(
     """Yields one sentence for each kind of fact (readers, paths, missing writes) that the view leaves out because of
     its limit on steps.
     """
-    why = f"the view holds {MOST_STEPS} instructions"
+    why = f"the view shows at most {MOST_STEPS} instructions"
     if not chosen.issuperset(one.step for one in accesses):
         yield f"not all readers are shown: {why}"
     cut = [one.name for one in outputs if not chosen.issuperset(one.path)]

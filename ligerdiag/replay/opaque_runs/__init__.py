@@ -1,1 +1,3 @@
-"""Replays with opaque functions in place of custom calls, in f64."""
+"""Replays in f64 in which opaque functions replace the custom calls: functions that read and write the same buffers
+(see `opaque`).
+"""

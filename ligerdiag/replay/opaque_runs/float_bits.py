@@ -2,11 +2,13 @@
 
 XLA writes the total order of floats with integers: it flips all bits of a negative float but the sign, and compares the
 results. Such an integer can be computed from an f64 as well as from the original type, and the comparisons then order
-the f64s. Each integer is followed from the bits of one float on. It must be, for each sign of the float, one of the
-words 0, -1, MAX and MIN, or the float's bits, with its sign or its other bits flipped or replaced by one of 0 and 1.
+the f64s. Each integer is followed from the bits of one float on. For each sign of the float it has a known sign bit,
+and its other bits are all 0, all 1, the float's own, or the float's own flipped. An integer whose other bits are all 0
+or all 1, which is one of 0, -1, MAX and MIN, is a *word*.
 
-Two integers may be compared if wide ones give the same answer. So wherever their signs agree, the other bits of both
-must be words, or both must be the float's bits or 0, or both the flipped bits or 1. Nothing else may use the integers.
+Two integers may be compared if their 64-bit forms give the same answer. That is so if, wherever their sign bits agree,
+both are words; or the other bits of each are the float's own or all 0; or the other bits of each are the flipped ones
+or all 1. No operation besides these comparisons, and those that make such integers, may use them.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,9 @@ READS_BYTES = ("bitcast", "bitcast-convert")
 """Opcodes that can read the bytes of a value as another element type."""
 
 type _Form = tuple[bool, bool, bool]
-"""How an integer is made of the float's bits: its sign bit, and each other bit where the float has a 0 and a 1."""
+"""An integer as it is made of a float's bits: (its sign bit, its value of every other bit that is 0 in the float, its
+value of every other bit that is 1 in the float).
+"""
 
 _IEEE = ("f16", "bf16", "f32", "f64")
 _WORD = -1
@@ -48,7 +52,7 @@ class _Bits:
     element_type: str
     """Type of the float; empty for a constant."""
     forms: tuple[_Form, _Form]
-    """Of a float without the sign bit, and of one with it."""
+    """The form of the integer if the float's sign bit is 0, and if it is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,12 @@ class _SignTest:
 
     source: int
     answers: tuple[bool, bool]
-    """For a float without the sign bit, and for one with it."""
+    """The boolean if the float's sign bit is 0, and if it is 1."""
 
 
 def find_order_keys(computation: HloComputation) -> frozenset[int]:
-    """Returns the ids of the integers that are made of the bits of floats, and only compared. Raises NotCoveredError if
-    the computation uses the bits of a float in any other way.
+    """Returns the ids of the integers that are made of the bits of floats and are only used to compare the floats.
+    Raises NotCoveredError if the computation uses the bits of a float in any other way.
     """
     keys: dict[int, _Bits] = {}
     tests: dict[int, _SignTest] = {}
@@ -85,8 +89,9 @@ def find_order_keys(computation: HloComputation) -> frozenset[int]:
 
 
 def widen_word(word: Array) -> Array:
-    """Returns the 64-bit constants that replace an integer constant in the widened module. The constant's elements are 0,
-    -1, MAX or MIN, or all are the type's number of bits less one; the results are the same for 64 bits.
+    """Returns the 64-bit constant that replaces the integer constant `word` in the widened module. Each element of
+    `word` is 0, -1, MAX or MIN of its type and becomes the same of the 64-bit type. Or all elements are the number of
+    bits of their type less one, such as a shift by 31 for s32: they become 63.
     """
     wide = np.dtype(f"{word.dtype.kind}8")
     if word.size and (word == _count_bits(word.dtype) - 1).all():
@@ -115,7 +120,9 @@ def reads_bits(one: HloInstruction) -> bool:
 
 
 def refuse(one: HloInstruction) -> NotCoveredError:
-    """Returns the error for an instruction that reads bytes as another element type, where f64 has no such bytes."""
+    """Returns the error for an instruction that reads the bytes of a value as another element type. In f64 the value
+    has other bytes.
+    """
     kind = "a bitcast to another element type" if one.opcode == "bitcast" else "a bitcast-convert of floats"
     return NotCoveredError(f"`{one.name}`: {kind}, in f64")
 
@@ -128,7 +135,7 @@ def _read_bits(one: HloInstruction) -> _Bits:
 
 
 def keeps_width(one: HloInstruction) -> bool:
-    """Returns whether the instruction gives integers that are as long as the elements of its operand."""
+    """Returns whether the instruction's result has elements of the same width as its operand, and they are integers."""
     dtype = get_dtype(one.shape)
     return dtype.kind in "iu" and dtype.itemsize == get_dtype(one.operands[0].shape).itemsize
 

@@ -3,7 +3,8 @@
 XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right
 for any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for
 a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
-moves them, and merged calls compute what each of them did. Element i of a buffer that a call writes becomes
+moves them, and a call into which XLA merged several computes the values of each of them. Element i of a buffer that a
+call writes becomes
 
     0.5 + |(t mod 2) - 1|,  t = p[i] + w[i] (D + sum over the read buffers b of the same length of c[b] x[b][i])
 
@@ -15,7 +16,7 @@ to t, with a factor even nearer to 1. So
 - a sum over the elements depends on them, too: where D changes, half of the elements may rise and half of them fall, but
   not by equal amounts;
 - the function is continuous and its slopes are at most a little above 1, so that rounding errors do not grow by much
-  when a loop repeats it, nor does it forget what it read many iterations ago;
+  when a loop repeats it, while its values still depend on those that it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
 
 A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
@@ -48,9 +49,9 @@ from ligerdiag.replay.runs.launch import compute_payload_key
 _LARGEST = 1e3
 """Magnitude above which all floats that a call reads count as equal, infinities included."""
 _BESIDE = 0.125
-"""Largest magnitude of c[b] for a buffer other than the one that is written."""
+"""Largest magnitude of the factor c[b] (see the module's docstring) if b is not the buffer that is written."""
 _SPREAD = 0.25
-"""Largest distance of w[i] from 1."""
+"""Largest distance of the factor w[i] (see the module's docstring) from 1."""
 _OWN_SPREAD = 1e-3
 """Largest distance from 1 of the factor of a buffer's own old contents. It is small because a loop raises the factor to a
 high power.
@@ -60,12 +61,12 @@ _BLOCK = 1 << 15
 """Number of elements that are computed at a time, so that they stay in the cache."""
 
 _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PARTITIONING | CallTrait.MADE_BY_XLA
-"""Traits of targets that only the program has, or only the schedule."""
+"""Traits of custom-call targets that occur only in the program, or only in the schedule."""
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that an opaque function may replace: one with a target that replay
-    cannot compute by itself, such as a kernel, unlike XLA's own calls for products or sorts.
+    """Returns whether the instruction is a custom call that an opaque function may replace: replay cannot compute its
+    target by itself. A kernel is such a target; XLA's own calls for products or sorts are not.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -90,7 +91,7 @@ def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bo
         why = effects.reasons[0] if effects.reasons else "its code could not be read"
         raise NotCoveredError(f"the effects of `{effects.kernel}` are unknown: {why}")
     if len(accesses) != len(shapes):
-        raise NotCoveredError(f"`{call.name}`: a call with a tuple as its operand")
+        raise NotCoveredError(f"`{call.name}`: a call that has a tuple as an operand")
     for shape in shapes:
         order = list(shape.layout.minor_to_major) if has_layouts else []
         if shape.element_type == TOKEN or shape.tuple_shapes or (order and order != [*range(len(order))][::-1]):
@@ -132,7 +133,7 @@ class OpaqueRunner:
     salt: str = ""
     """Text that selects the set of functions: with another salt, every call gets another function."""
     signed: bool = False
-    """Whether the values have both signs."""
+    """Whether the functions have values of both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
         """Returns whether the instruction is one of the calls."""
@@ -141,8 +142,8 @@ class OpaqueRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites what the call writes with the values of its opaque function; see `program.Kernels`. Outputs that
-        the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function; see `program.Kernels`.
+        Outputs that the call does not write become NaN, or 0 for integers.
         """
         del watched
         for output in outputs:

@@ -9,17 +9,18 @@ bf16. How far that moves an output is measured: the schedule runs with functions
 and should then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least
 `LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
 wrong, because only a hidden write that the schedule orders differently can cause it. But rounding also enters through
-what an opaque function reads, and loops amplify it, which a schedule in isolated memory does not show: an output that is
-much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach (`_NOISE`,
-`_SHARE`), is undecided.
+the values that an opaque function reads, and loops amplify it. A schedule whose functions leave their operands
+unchanged does not show this part: an output that is much nearer to the intended than to the stale prediction (`_NEAR`),
+with an error that rounding can reach (`_NOISE`, `_SHARE`), is undecided.
 
-If the
-schedule misses even the stale prediction by more than the original types explain, wrong numbers need not come from a
-hidden write: the output is undecided, unless it is another value altogether (`FAR`) in a program that runs whole.
+With functions that leave their operands unchanged, the schedule may miss even the stale prediction by more than the
+original types explain. Wrong numbers then need not come from a hidden write, so the output is undecided. One exception:
+if that error is at least `FAR` and no loop is cut short, the schedule computes another value altogether, and the output
+is wrong.
 
-If the schedule branches, there are several such comparisons, each with other functions (`count_draws`), half of them with
-functions of both signs, and an output is wrong if it is so in one of them. None of these functions need take the branch
-that the kernels themselves take.
+If the schedule branches, there are several such comparisons (`count_draws`), each with other functions; in half of them
+the functions have values of both signs. An output is wrong if one of the comparisons finds it wrong. It may be that
+none of them takes the branch that the program takes with its real kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,25 +58,28 @@ LEAST = 1e-10
 _DRAWS = 4
 """Number of runs with other functions if the schedule branches."""
 _CALIBRATION = 8.0
-"""Tolerance of an output, as a multiple of the error that the schedule has if no hidden write is seen."""
+"""Tolerance of an output, as a multiple of the error that the schedule has with functions that leave their operands
+unchanged.
+"""
 _NOISE = 1e-6
-"""An error that rounding in f64 can reach if loops and opaque functions amplify it; 2e-7 was seen."""
+"""The largest error that rounding in f64 may cause if loops and opaque functions amplify it; 2e-7 was seen."""
 _SHARE = 0.01
-"""An error that constants folded in the original types can cause through what an opaque function reads, as a share of
-the tolerance that these types have in an ordinary replay; 0.005 was seen.
+"""The largest error that may come from a constant that XLA has folded in the original types and that an opaque function
+reads, as a share of the tolerance of these types in an ordinary replay; a share of 0.005 was seen.
 """
 _NEAR = 1e-3
 """A small error may be rounding if it is below this share of the distance to the stale prediction."""
 _NEAR_ZERO = 0.01
-"""The same where functions have values of both signs, and for any error: a value near 0 magnifies what a division by it
-rounds. 0.001 was seen.
+"""Like `_NEAR`, for runs whose functions have values of both signs: below this share, an error of any size may be
+rounding, because a division by a value near 0 magnifies the roundings of that value. A share of 0.001 was seen.
 """
 
 
 def list_opaque_calls(
     program: HloModule, optimized: HloModule, find_effects: Callable[[HloInstruction], CallEffects]
 ) -> OpaqueCalls:
-    """Returns the custom calls of both modules that run as opaque functions; `not_covered` says why one of them cannot.
+    """Returns the custom calls of both modules that run as opaque functions. If a call cannot run as one, the field
+    `not_covered` of the result says why.
 
     find_effects: returns the effects of a call of either module.
     """
@@ -103,8 +107,9 @@ def list_opaque_calls(
 
 
 def count_draws(optimized: HloModule) -> int:
-    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate may
-    compare values that functions made, and a wrong one shows only if it takes another branch than the right one.
+    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate
+    may depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch
+    than the right predicate.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 
@@ -112,8 +117,8 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions and returns the record; if replay does not cover an operation,
-    the record names it.
+    """Replays both modules in f64 with opaque functions in place of custom calls, and returns the record; if replay
+    does not cover an operation, the record names it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """
@@ -184,7 +189,7 @@ class _Runs:
 
     @cached_property
     def isolated(self) -> Mapping[str, Outputs]:
-        """Returns the outputs of the schedule in which no hidden write is seen."""
+        """Returns the outputs of the schedule when it runs with functions that leave their operands unchanged."""
         return self._run_schedule(isolated=True)[0]
 
     def compare(self, name: str, tolerance: float) -> OutputNumbers:
@@ -218,15 +223,18 @@ def _compare(runs: _Runs, cuts: Cuts) -> OpaqueReplay:
             if numbers.attribution is Attribution.NEITHER and numbers.error <= small:
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = (
-                    reason or f"`{name}` differs by {numbers.error:.0e} from program order: rounding may explain it"
+                    reason
+                    or f"schedule and program order differ by {numbers.error:.0e} in `{name}`: rounding may explain it"
                 )
             if numbers.attribution.is_wrong and not moved <= limit and (moved < FAR or cuts.loops):
                 numbers = replace(numbers, attribution=Attribution.UNDECIDED)
                 reason = reason or (
-                    f"the schedule computes another `{name}` than the program even if no hidden write is seen"
+                    f"program and schedule compute different values of `{name}` even if no call overwrites its operands"
                 )
         if numbers.attribution is Attribution.UNDECIDED and not reason:
-            reason = f"`{name}` is not finite in program order, or the same with and without the hidden writes"
+            reason = (
+                f"`{name}` is not finite in program order, or has the same values with and without the hidden writes"
+            )
         outputs[name] = numbers
     return OpaqueReplay(
         state=ReplayState.DONE, reason=reason, outputs=outputs, unreached=runs.unreached, cut=cuts.loops

@@ -1,10 +1,10 @@
-"""Runs a widened schedule on the bytes of the original schedule's buffer assignment, each made longer.
+"""Runs a widened schedule on the original schedule's buffer assignment, in which each byte is made several bytes long.
 
-`WideMemory` makes each byte `scale` bytes long, as many as the narrowest float of the module needs in f64. Element i of a
-value then starts where the byte starts in which it started before, so two values that share elements did so in the
-original bytes. All but the narrowest elements lie further apart than their own size. The gap after an element holds
-copies of it: one that differs shows that a narrower value has overwritten a part of the original element, and then the
-element is read as another number.
+`WideMemory` makes each byte `scale` bytes long, such as 4 if the narrowest float of the module is a bf16, whose 2 bytes
+become the 8 of an f64. An element starts where its first original byte now starts. So two values share an element only
+if they shared it in the original bytes. All but the narrowest elements lie further apart than their own size, and the
+gap after an element holds copies of it. If a narrower value overwrites a part of the original element, one of these
+copies changes; the element is then read as another number.
 """
 
 from collections.abc import Generator, Sequence
@@ -61,8 +61,9 @@ class WideMemory(DeviceMemory):
     @override
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Spoils the elements of operands of which a part has been overwritten. Afterwards copies what the call wrote
-        into the gaps, and restores the other spoiled elements.
+        """Encloses a call that may overwrite its operands. If a part of an element has been overwritten, the call gets
+        another number in its place. Afterwards the elements that the call wrote are copied into their gaps (see the
+        module's docstring), and all other elements get their bytes from before the call back.
         """
         found: list[tuple[Array, Array, Array, list[Array]]] = []
         for operand in operands:
@@ -137,7 +138,9 @@ def _spoil(values: Array) -> Any:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WideScheduleRunner(ScheduleRunner):
-    """Runs a widened schedule on the bytes of the original schedule's buffer assignment, scaled."""
+    """Runs a widened schedule on the original schedule's buffer assignment, each byte of which is made several bytes
+    long (see `WideMemory`).
+    """
 
     original: HloModule
     """The schedule before it was widened; `module` is the widened one."""

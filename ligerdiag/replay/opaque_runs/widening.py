@@ -6,9 +6,9 @@ become identities, `reduce-precision` as well. Integers and booleans stay as the
 
 The bits of a float have no counterpart after the rewrite. So floats that are read from the bits of integers are computed
 in the original type and then widened, exactly. Integers made of the bits of floats are not covered, unless they only
-order the floats (see `float_bits`): then they become integers of 64 bits. Neither is covered where the schedule stores
-each value in memory, because an intermediate value has no place there; nor is a `bitcast` between integers of different
-widths.
+order the floats (see `float_bits`): then they become integers of 64 bits. Outside of fusions, where the schedule stores
+each value in memory, both conversions are not covered, because their intermediate values have no place there. A
+`bitcast` between integers of different widths is never covered.
 
 The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened one on it.
 """
@@ -43,14 +43,16 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
 
 def widen_array(array: Array) -> Array:
-    """Returns an array of floats as f64, exactly, one of complex numbers as c128, and any other array unchanged."""
+    """Returns an array of floats as f64 and an array of complex numbers as c128, both exactly, and any other array
+    unchanged.
+    """
     kind = find_kind(array.dtype)
     return array if kind not in _WIDE_BYTES else array.astype(np.complex128 if kind == "c" else np.float64)
 
 
 def widen_module(module: HloModule) -> HloModule:
-    """Returns the module with all floats widened to f64. Raises NotCoveredError if it looks at the bits of a float other
-    than to order floats, or for an element type that NumPy cannot store.
+    """Returns the module with all floats widened to f64. Raises NotCoveredError if the module uses the bits of a float
+    for anything but ordering floats, or has an element type that NumPy cannot store.
     """
     in_memory = _list_in_memory(module)
     numbers = count(max([one.id for one in module.instructions], default=0) + 1)
@@ -232,8 +234,8 @@ def _make_literal(shape: ShapeProto, value: Array) -> LiteralProto:
 
 
 def find_scale(module: HloModule) -> int:
-    """Returns how many times longer a float's bytes become in f64, the most over all floats of the module; 1 if it has
-    none.
+    """Returns how many times longer the narrowest float of the module becomes in f64, such as 4 for a bf16; 1 if the
+    module has no floats.
     """
     widths = {
         (kind, dtype.itemsize)

@@ -38,7 +38,7 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
     """
     words: list[Any] = [np.asarray(operand) for operand in operands]
     if len(words) != 4 or any(word.dtype != np.uint32 for word in words):
-        raise NotCoveredError(f"custom-call {instruction.proto.custom_call_target} of {len(words)} operands")
+        raise NotCoveredError(f"the custom call {instruction.proto.custom_call_target} with {len(words)} operands")
     with np.errstate(over="ignore"):
         return compute_threefry((words[2], words[3]), (words[0], words[1]))
 
@@ -182,7 +182,7 @@ class HloEvaluator:
 
 
 def compute_opcode(instruction: HloInstruction, operands: tuple[Value, ...], scope: HloEvaluator) -> Value:
-    """Computes an instruction by the function for its opcode. Raises NotCoveredError if there is none."""
+    """Computes an instruction by the function for its opcode. Raises NotCoveredError if there is no such function."""
     compute = OPCODES.get(instruction.opcode)
     if compute is None:
         raise NotCoveredError(instruction.opcode)

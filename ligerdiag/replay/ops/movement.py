@@ -48,7 +48,8 @@ def parse_literal(literal: LiteralProto) -> Value:
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
     """Returns the elements of a literal in its logical shape.
 
-    flat: the elements in the order of the literal's layout. shape: has the layout. dimensions: those of the result.
+    flat: the elements in the order of the literal's layout. shape: the literal's shape, with its layout. dimensions:
+    the dimensions of the result.
     """
     major_to_minor = list(reversed(shape.layout.minor_to_major))
     if len(major_to_minor) != len(dimensions):
@@ -147,7 +148,7 @@ def _moving(move: Callable[[HloInstruction, tuple[Array, ...]], Any]) -> Evaluat
             return move(instruction, arrays)
         dtype = get_dtype(instruction.shape)
         if len(arrays) != 1 or instruction.shape.dimensions or arrays[0].dtype.itemsize != dtype.itemsize:
-            raise NotCoveredError(f"{instruction.opcode} in a computation of scalars that is called with arrays")
+            raise NotCoveredError(f"{instruction.opcode} in a scalar computation that runs on whole arrays")
         return arrays[0].view(dtype)
 
     return evaluate

@@ -26,8 +26,8 @@ from ligerdiag.replay.ops.dtypes import NARROW_FLOATS, DType, get_dimensions, ge
 from ligerdiag.replay.ops.scope import Array, Evaluate, Multiply, NotCoveredError, Scope, Value
 
 LARGE, LARGE_BESIDE_A_VECTOR = 64 << 10, 8 << 20
-"""Bytes of an operand above which its matrices, if they are stored transposed, go to BLAS transposed instead of being
-copied into row-major order; the second bound is for a product with a vector.
+"""If an operand takes more bytes than this and its matrices are stored transposed, BLAS gets them transposed, and they
+are not copied into row-major order. The second bound is for a product with a vector.
 
 Copying larger matrices takes longer than multiplying them by a few rows. BLAS packs transposed and row-major matrices
 into the same panels, except for a product with a vector.
@@ -50,9 +50,9 @@ def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
 def compute_product(lhs: Array, rhs: Array, numbers: Any, result: DType, multiply: Multiply) -> Array:
     """Returns the product of two arrays, not yet rounded to the result's dtype.
 
-    Its dimensions are the batch dimensions, then those of lhs and then those of rhs that are neither batch dimensions
-    nor contracted. numbers: a DotDimensionNumbers, or an object with its four fields as sequences of int. result: the
-    result's dtype. multiply: computes the product if it is one of floats.
+    The dimensions of the product are the batch dimensions, then the other dimensions of lhs and of rhs that are not
+    contracted. numbers: a DotDimensionNumbers, or an object with the same four fields as sequences of int. result: the
+    result's dtype. multiply: computes the product if its operands are floats.
     """
     lhs_batch, rhs_batch = list(numbers.lhs_batch_dimensions), list(numbers.rhs_batch_dimensions)
     lhs_contracted, rhs_contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
@@ -144,8 +144,8 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the same product with the f32 operands rounded to TF32, as tensor cores read them unless the program asks
-    for more precision.
+    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores read f32
+    operands so, unless the program asks for more precision.
     """
     if dtype == np.float32:
         left, right = (
@@ -216,8 +216,8 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call of a cuBLAS product, with its epilogue: returns D, or a tuple of D, the activation's input
-    if the epilogue keeps it, and a workspace of zeros, as the call's shape says.
+    """Evaluates a custom call of a cuBLAS product, with its epilogue. Returns D or, if the call's shape is a tuple, (D,
+    the activation's input if the epilogue keeps it, a workspace of zeros).
     """
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
@@ -225,7 +225,7 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
     arrays = [np.asarray(operand) for operand in operands]
     beta, dtype = float(config.get("beta", 0)), get_dtype(shapes[0])
     if len(arrays) != 2 + bool(beta) + epilogue.adds_bias:
-        raise NotCoveredError(f"matmul of {len(arrays)} operands")
+        raise NotCoveredError(f"matmul with {len(arrays)} operands")
     written = config.get("dot_dimension_numbers", {})
     names = _DotNumbers.__slots__
     numbers = _DotNumbers(**{name: tuple([int(d) for d in written.get(name, ())]) for name in names})

@@ -61,7 +61,7 @@ class Reducer:
     computation: int
     scope: Scope
     ufuncs: tuple[UFunc, ...]
-    """NumPy's function for each operand; empty if the computation is not one operation per operand."""
+    """NumPy's function for each operand; empty if the computation is anything else than one operation for each operand."""
     keeps_second: bool
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
@@ -73,8 +73,8 @@ class Reducer:
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Returns whether combining the initial values with each other leaves them unchanged, so that padding that holds
-        them does not change a window's fold.
+        """Returns whether the initial values stay the same when they are combined with each other. Padding that holds
+        the initial values then does not change the fold of a window.
         """
         again = self.combine(inits, inits)
         return all(np.array_equal(a, b) for a, b in zip(again, inits, strict=True))

@@ -5,9 +5,10 @@ found again by the contents of its operands and by the way in which they lie in 
 same bits. Contents are kept as flat bytes, in the operand's own dtype. So an array, its transpose and a view of it as a
 batch of matrices are kept once.
 
-If memory runs out, the product with the fewest multiplications per byte is forgotten, and among equals the one that was used
-longest ago (GreedyDual-Size, Cao and Irani 1997): each use gives a product a worth of its multiplications per byte above the
-worth of the product that was forgotten last.
+If the products take more than `limit` bytes, the product of the least worth is forgotten (GreedyDual-Size, Cao and
+Irani 1997). Each use of a product sets its worth to its multiplications per byte plus the worth of the product that was
+forgotten last. So the first to be forgotten are products that are cheap to compute, and products that were not used for
+a long time.
 """
 
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from ligerdiag.replay.ops.products import choose_transposed, multiply
 from ligerdiag.replay.ops.scope import Array
 
 WORTHWHILE = 1 << 24
-"""The fewest multiplications of a product that is remembered: 0.3 ms of one core."""
+"""A product is remembered only if it has at least this many multiplications, which take 0.3 ms of one core."""
 WORTHWHILE_PER_BYTE = 16
-"""The fewest multiplications for each byte of the operands: comparing the operands of such a product takes less time
-than computing it, even if it has to be computed after all.
+"""A product is remembered only if it has at least this many multiplications for each byte of its operands. To compare
+these with the operands of earlier products then takes far less time than to multiply, so little is lost if none is
+equal.
 """
 _SAMPLES = 64
 """Number of elements of an operand that are compared first; all others are compared only if these are equal."""
@@ -57,8 +59,8 @@ class _Product:
 
 @dataclass(slots=True, eq=False)
 class RememberedProducts:
-    """Computes each large matrix product once, as long as its operands and its result are among those that fit into
-    `limit`.
+    """Computes matrix products and remembers the large ones: a remembered product is not computed again. All remembered
+    operands and results together take at most `limit` bytes.
     """
 
     limit: int
@@ -68,9 +70,9 @@ class RememberedProducts:
     """Bytes of the kept operands and products."""
     _contents: dict[_Form, list[_Contents]] = field(default_factory=dict["_Form", list[_Contents]])
     _products: dict[_Key, _Product] = field(default_factory=dict["_Key", _Product])
-    """The kept products, the one that was used longest ago first."""
+    """The remembered products, from the one that was used longest ago to the one that was used last."""
     _least: float = 0.0
-    """The worth of the product that was forgotten last."""
+    """The worth (see the module's docstring) of the product that was forgotten last."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
         """Returns the product of two stacks of matrices, computed in this dtype or remembered."""

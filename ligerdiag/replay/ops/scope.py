@@ -23,7 +23,7 @@ type Value = Array | tuple["Value", ...]
 
 
 class NotCoveredError(LigerdiagError):
-    """Raised for an operation that replay does not compute; the message names it, such as `convolution`."""
+    """Raised for an operation that replay does not compute; the message names the operation, such as `convolution`."""
 
     exit_code = 3
 
@@ -91,7 +91,7 @@ class Shard(Cell):
     whole: Cell
     """The cell of the array outside of the shard_map."""
     where: tuple[slice, ...]
-    """The place of the part in that array."""
+    """The place of this device's part in the array outside of the shard_map."""
     is_first: bool
     """Whether no device with a smaller partition id holds the same part. If several devices hold it, the contents of
     the first of them count.
@@ -160,14 +160,16 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns cells nested in tuples as the shape is. It removes the cells that it uses from the front of the list."""
+    """Returns cells, nested in tuples like the arrays of the shape. The cells that are used are removed from the front
+    of the list `cells`.
+    """
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the largest number of devices over which an array of the value is spread; 0 if none is."""
+    """Returns the largest number of devices over which an array of the value is spread; 0 if no array is spread."""
     match cells:
         case Cell():
             return 0

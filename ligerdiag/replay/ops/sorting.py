@@ -156,7 +156,7 @@ def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...],
     """
     for comparator in instruction.called_computations:
         if scope.module.computations[comparator].root.proto.comparison_direction != "GT":
-            raise NotCoveredError("custom-call TopK of the smallest elements")
+            raise NotCoveredError("the custom call TopK, if it asks for the smallest elements")
     shapes = instruction.shape.tuple_shapes
     if len(shapes) != 2:
         raise ArtifactError(
@@ -178,7 +178,7 @@ def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...]
     """
     shapes = instruction.shape.tuple_shapes
     if len(operands) not in (1, 2) or not all(_is_row_major(o.shape) for o in instruction.operands):
-        raise NotCoveredError(f"custom-call {instruction.proto.custom_call_target} of {len(operands)} operands")
+        raise NotCoveredError(f"the custom call {instruction.proto.custom_call_target} with {len(operands)} operands")
     try:
         config: Any = json.loads(instruction.proto.backend_config or b"{}")
     except ValueError as error:

@@ -76,7 +76,9 @@ def _find_epsilon(dtype: DType) -> float:
 
 
 BLOCK = 1 << 18
-"""Elements of the outputs that are compared at a time: a few temporary arrays of 2 MB, which stay in the cache."""
+"""Number of elements of an output that are compared at a time. The comparison then needs a few temporary arrays of 2
+MB, which stay in the cache.
+"""
 
 _LOSSY_NEARNESS = 0.1
 _DISTANCE_TO_SORT = 4.0

@@ -24,7 +24,8 @@ them would take longer than compiling saves.
 
 def compute_case_inputs(case: Case) -> CaseInputs:
     """Draws the case's arguments and returns them with the case's reference, a function that computes the outputs
-    independently and runs only when they are first needed. Raises LigerdiagError if the arguments cannot be drawn.
+    independently. The reference runs only when its outputs are first needed. Raises LigerdiagError if the arguments
+    cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(
@@ -39,8 +40,8 @@ def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
 
 
 def draw_mirrored(case: Case) -> tuple[Array, ...]:
-    """Draws the case's arguments with the other sign of every normal number, and returns their leaves: a branch on the
-    sign of a sum goes the other way.
+    """Draws the case's arguments, with the opposite sign where they are normally distributed, and returns their leaves.
+    A branch on the sign of a sum then goes the other way.
     """
     mirrored = jax.tree.map(_mirror, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
     return _flatten(draw_arguments(replace(case, args=mirrored)))

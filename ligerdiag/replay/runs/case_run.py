@@ -1,4 +1,5 @@
-"""Replays one case: runs it three times on the same arguments, drawn as the case says, and compares output by output.
+"""Replays one case: runs it three times on the same arguments, drawn as the case says, and compares the three values of
+each output.
 
 - Program order runs the program as its author wrote it. Its outputs are the intended ones.
 - Isolated memory is program order again, with kernels that leave their operands unchanged. Its outputs are the stale
@@ -79,8 +80,8 @@ class Programs:
 
 
 type Outputs = tuple[Array, ...]
-"""The distinct copies of one output, each a whole array: first the one that JAX would show, then one for each device
-whose copy has other bits.
+"""The distinct copies of one output, each a whole array: first the copy that JAX would show, then the copy of each
+device on which the bits differ from it.
 """
 
 
@@ -120,7 +121,7 @@ class CaseInputs:
     reference.
     """
     products: RememberedProducts = field(default_factory=lambda: RememberedProducts(REMEMBERED_PRODUCTS))
-    """Remembers the large matrix products of all programs that run on the arguments."""
+    """Remembers the large matrix products of all programs that run on these arguments."""
 
 
 def replay_case(
@@ -195,7 +196,7 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):
-            raise NotCoveredError("a program with ordered effects, or whose constants are hoisted to arguments")
+            raise NotCoveredError("a program that has ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     if len(where.output_placements) != len(where.outputs):
         raise NotCoveredError("a program whose output placements this version of XLA does not report")
@@ -234,8 +235,8 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Returns the relative error that rounding explains, for each output, by the narrowest dtype of the program and the
-    output.
+    """Maps the name of each output to the relative error that rounding explains, by the narrowest dtype of the program
+    and the output.
     """
     dtypes = {
         get_dtype(i.shape)
@@ -614,8 +615,8 @@ def _settle_reference(
 
 
 _REFERENCE_ROUNDING = 2.0
-"""Multiple of the error that the rounding of a workaround (`x + s - s`) causes. Up to it an output may differ from its
-reference, because the reference is rounded, too.
+"""An output may differ from its reference by this multiple of the error that the rounding of a workaround (`x + s - s`)
+causes, because the reference is rounded, too.
 """
 
 

@@ -2,9 +2,9 @@
 
 Devices are ordered by their place in the group (see `shards.compute_groups`), not by device number. A reduction folds
 from the first device of a group to the last in the operand's own dtype: each step is one call of the reducer and rounds
-as the reducer does. HLO defines it so, and NCCL does it: it adds two narrow floats in f32 and stores the narrow sum at
-each hop. Another order of hops differs by rounding only. A collective of several operands is computed separately for
-each operand, except for all-to-all, whose operands are the pieces. A device that receives nothing from a
+as the reducer does. HLO defines it so, and NCCL does so, too: at each hop it adds two narrow floats in f32 and stores
+the narrow sum. Another order of hops differs by rounding only. A collective of several operands is computed separately
+for each operand, except for all-to-all, whose operands are the pieces. A device that receives nothing from a
 collective-permute or -broadcast gets zeros. The start of an asynchronous pair computes the result: the value of
 all-reduce-start is the result itself; that of all-gather-start and collective-permute-start is (operands, results,
 contexts) with contexts of zeros.

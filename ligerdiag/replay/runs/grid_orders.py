@@ -1,12 +1,13 @@
 """Finds races in a kernel launch: runs the programs of its grid again in other orders, and compares the results.
 
-Programs that touch none of each other's bytes have the same results in any order. Other launches run again from the
-last program to the first, whatever that costs; so do launches whose atomic operations make the order visible (see
-`find_atomic_order`). If both orders give the same results and one program reads what another writes, the programs also
-run concurrently, operation by operation. Two programs that load, add and store then lose one of the two sums, unlike
-two programs that run one after the other. Programs that only write the same bytes run concurrently with their stores
-crossed: a program whose atomic operation came first may store last. A kernel whose programs wait for each other, as at
-a lock, does not run concurrently, because the code that a lock protects does not either.
+If no program writes bytes that another one reads or writes, the results are the same in any order. Otherwise the launch
+runs again from the last program to the first, whatever that costs. A launch whose atomic operations make the order
+visible (see `find_atomic_order`) runs again, too. If both orders give the same results and one program reads what
+another writes, the programs also run concurrently, operation by operation. Two programs that load, add and store then
+lose one of the two sums, unlike two programs that run one after the other. Programs that only write the same bytes run
+concurrently with their stores crossed: a program whose atomic operation came first may store last. A kernel whose
+programs wait for each other, as at a lock, does not run concurrently, because the code that a lock protects does not
+either.
 
 If an output shares the bytes of an operand, the launch also runs with separate bytes for the two: the results differ if
 a program reads an element of the operand that has already been overwritten through the output. Bytes that the launcher
@@ -33,8 +34,8 @@ _MOST_ROUNDS = 20_000
 """
 
 MOST_ALONE = 1024
-"""The most programs of a launch that run one by one if their atomic operations touch the same bytes; the programs of a
-larger launch run in batches, branch by branch.
+"""The programs of a launch whose atomic operations touch the same bytes run one by one if the launch has at most this
+many programs. The programs of a larger launch run in batches, branch by branch.
 """
 
 ROUNDING = 1e-5
@@ -42,7 +43,7 @@ ROUNDING = 1e-5
 race.
 """
 MOST_MEETINGS = 4
-"""The most examples of meetings (bytes that one program writes and another touches) that are kept of a launch."""
+"""The most examples of meetings (bytes that one program writes and another touches) that are kept for one launch."""
 ATOMIC_ROUNDING = 64
 """Units in the last place by which another order of atomic additions may change results."""
 
@@ -58,10 +59,11 @@ class GridRaces:
     order: float = 0.0
     """The largest relative difference of a buffer that no operand in `racing` explains."""
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of the bytes that several programs touch and that explain `order`, or else `racing`; empty if unknown.
+    """Examples of bytes that several programs touch. They explain `order` or, if `order` is 0, `racing`; empty if none
+    are known.
     """
     tried: OrderTried = OrderTried.NONE
-    """The run that showed the largest difference."""
+    """The way of running the launch that showed the largest difference."""
 
     @property
     def largest(self) -> float:
@@ -97,7 +99,7 @@ class RepeatableLaunch:
     meetings: Sequence[ProgramMeeting]
     ordered_atomics: Sequence[ProgramMeeting]
     prepare: Callable[[Sequence[Array]], None]
-    """A function that zeroes and fills buffers as before every run of the launch."""
+    """A function that prepares buffers for a run of the launch: it zeroes some of them and fills others with a canary."""
 
     def compare(self, options: GridOptions) -> list[float]:
         """Runs the launch again with these options; returns the relative difference of each buffer from the first run.
@@ -109,8 +111,8 @@ class RepeatableLaunch:
         return [compute_difference(x, y, self.ran.used_atomics) for x, y in zip(again, self.after, strict=True)]
 
     def list_sharing(self, operand: int) -> list[int]:
-        """Returns the numbers of the outputs that share bytes with the operand, counted among all buffers, of which the
-        operands come first.
+        """Returns the buffer numbers of the outputs that share bytes with the operand. Buffers are numbered from the
+        first operand to the last output.
         """
         outputs = range(self.operands, len(self.before))
         return [o for o in outputs if do_share(self.before[operand], self.before[o])]

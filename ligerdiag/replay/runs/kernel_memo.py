@@ -1,5 +1,5 @@
-"""Two kernel runners that run kernels through another runner: one remembers the results of launches, the other one
-undoes their hidden writes, the overwrites of operands of which XLA does not know.
+"""Two kernel runners, each of which runs kernels through a further runner. `RememberedKernels` remembers the results of
+launches; `IsolatedKernels` undoes their hidden writes.
 
 The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
 part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,
@@ -23,8 +23,8 @@ REMEMBERED_BYTES = 4 << 30
 REMEMBERED_PRODUCTS = 2 << 30
 """The most bytes of products and their operands to keep during the replays of cases with equal arguments."""
 WATCHED = 2
-"""Number of launches of each call that really run although their results are remembered, so that the underlying runner
-observes them; only launches that are to be observed (`watched`) count.
+"""The first launches of each call, as many as this number, run even if their results are remembered, so that the
+underlying runner can observe them. Only launches with `watched` count.
 """
 WORTHWHILE = 1 << 16
 """Bytes of a launch's buffers above which remembering the launch is cheaper than running it again."""
@@ -32,7 +32,9 @@ WORTHWHILE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, each distinct launch only once as long as its results fit into `limit`."""
+    """Runs kernels through another runner, and remembers the results of the launches, at most `limit` bytes. A launch
+    whose results are remembered does not run again.
+    """
 
     runner: Kernels
     limit: int
@@ -46,7 +48,7 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the other runner runs the instruction."""
+        """Returns whether the runner that this one uses runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
@@ -93,13 +95,13 @@ class IsolatedKernels:
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the other runner runs the instruction."""
+        """Returns whether the runner that this one uses runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel and restores the operands that it should not have overwritten; see `Kernels.launch`."""
+        """Runs the kernel, then restores each operand that shares no bytes with an output; see `Kernels.launch`."""
         hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
         before = copy_buffers(hidden)
         self.runner.launch(call, operands, outputs, watched=False)

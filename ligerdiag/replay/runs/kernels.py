@@ -5,9 +5,9 @@ another buffer. An element that still holds the canary afterwards was not writte
 very value, a second run with another canary has to confirm it. A launch races if its results change when the programs
 of its grid run in another order, or when an operand and an output that share bytes get separate bytes (see
 `grid_orders`). If a program reads an element of an output with a canary before any program has written it, the read is
-recorded, provided that it happens both when the programs run from first to last and when they run from last to first;
-otherwise one program writes what another reads, which is a race. If the schedule is executed again on the same
-constants, the observations of that execution are kept separately.
+recorded, provided that this happens in both orders: when the programs run from first to last, and when they run from
+last to first. If it happens in only one order, one program writes what another reads, which is a race. If the schedule
+is executed again on the same constants, the observations of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,13 +51,13 @@ in every float type of two or more bytes, with a payload that no computation mak
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watch:
-    """One launch under observation, with the outputs in which it looks for unwritten elements."""
+    """One launch under observation, with the outputs that are searched for unwritten elements."""
 
     launch: Launch
     operands: int
     watched_outputs: tuple[int, ...]
-    """Numbers, among the outputs, of those that are watched: the launcher does not zero them, and they share no bytes with
-    another buffer.
+    """Numbers of the watched outputs: those that the launcher does not zero, and that share no bytes with another
+    buffer. Outputs are numbered from 0, apart from the operands.
     """
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
@@ -72,16 +72,15 @@ class Watch:
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the positions of the kernel's outputs whose unwritten elements the replay watches and the kernel may
-        read.
-        """
+        """Returns the numbers of the kernel's arguments that are watched outputs and that the kernel may read."""
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Maps the number, among the outputs, of each watched output with unwritten elements to a mask of the elements
-        that still hold the canary, the bit pattern that marks unwritten elements.
+        """Maps the number of each watched output that has unwritten elements to a mask of these elements: they still
+        hold the canary, the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
+        operands.
 
         other: whether the outputs were filled with the second canary.
         """
@@ -111,8 +110,9 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may have computed, as an element of the output, the canary that marks unwritten
-    elements, as it can in integers of one or two bytes and in f8.
+    """Returns whether a kernel may itself compute the canary, the bit pattern that marks unwritten elements, as an
+    element of this output. It may in integers of one or two bytes and in f8; an element with the canary then need not
+    be unwritten.
     """
     if output.dtype == np.bool_:
         return False
@@ -153,7 +153,7 @@ SECONDS_PER_PROGRAM = 1e-5
 def estimate_seconds(programs: int, buffer_bytes: int) -> float:
     """Returns a rough estimate of the seconds that a launch takes on one core.
 
-    programs: number of programs of its grid. buffer_bytes: of operands and outputs together.
+    programs: number of programs of the launch's grid. buffer_bytes: bytes of operands and outputs together.
     """
     return SECONDS_PER_BYTE * buffer_bytes + SECONDS_PER_PROGRAM * programs
 
@@ -182,12 +182,12 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 
 
 class KernelRunner:
-    """Runs the kernels of custom calls and records what their launches do.
+    """Runs the kernels of custom calls and records observations of their launches.
 
     check_seconds: look for races in launches that are estimated to take at most this many seconds, and in longer
     launches whose programs touch the same bytes. checks: look for races in at most this many launches of each call.
-    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, as another Triton parsed them;
-    ligerdiag's own Triton parses all other kernels.
+    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, if another version of Triton has
+    parsed the IR; ligerdiag's own Triton parses all other kernels.
     """
 
     def __init__(
@@ -199,7 +199,9 @@ class KernelRunner:
         self._later: dict[str, _Observations] = {}
         self._reading: set[str] = set()
         self.execution = 1
-        """Number of the current execution of the schedule on the same constants, 1 at first."""
+        """Number of the current execution of the schedule, from 1. A later execution finds the constants as the earlier
+        ones left them.
+        """
         self._check_seconds, self._checks = check_seconds, checks
 
     def runs(self, instruction: HloInstruction) -> bool:
@@ -268,7 +270,7 @@ class KernelRunner:
         restore_booleans([outputs[number] for number in watch.watched_outputs])
 
     def numbers(self) -> tuple[LaunchNumbers, ...]:
-        """Returns the observations of each kernel call, in the order of their first launches."""
+        """Returns the observations of each kernel call, in the order in which the calls were first launched."""
         return tuple(
             LaunchNumbers(
                 kernel=seen.kernel,

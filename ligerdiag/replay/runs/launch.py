@@ -164,13 +164,13 @@ def _read_launch(
             f"kernel `{kernel}`: it takes {len(types)} arguments, but its call passes {len(parameters)}"
         )
     if min(configuration.grid) < 0:
-        raise NotCoveredError(f"kernel `{kernel}`: a grid of unknown size")
+        raise NotCoveredError(f"kernel `{kernel}`: the size of its grid is unknown")
     arguments: list[int | Any] = []
     zeroed: list[tuple[int, int]] = []
     next_buffer = 0
     for parameter, text in zip(parameters, types, strict=True):
         if parameter.is_descriptor:
-            raise NotCoveredError(f"kernel `{kernel}`: a tensor descriptor that the launcher makes")
+            raise NotCoveredError(f"kernel `{kernel}`: it takes a tensor descriptor, which its launcher makes")
         if not parameter.is_buffer:
             arguments.append(_make_scalar(kernel, parameter, text))
             continue
@@ -188,7 +188,7 @@ def _read_launch(
 def _make_scalar(kernel: str, parameter: Parameter, text: str) -> Any:
     kind = _NUMBERS.get(text)
     if kind is None or parameter.number is None:
-        raise NotCoveredError(f"kernel `{kernel}`: a scalar argument of type {text} that replay cannot pass")
+        raise NotCoveredError(f"kernel `{kernel}`: it takes a scalar of type {text}, which replay cannot pass")
     if isinstance(parameter.number, int) and kind not in (np.float32, np.float64, np.bool_):
         width = 8 * np.dtype(kind).itemsize
         wrapped = parameter.number & ((1 << width) - 1)
@@ -208,7 +208,7 @@ def do_share(one: Array, other: Array) -> bool:
 
 
 def copy_buffers(buffers: Sequence[Array]) -> tuple[Array, ...]:
-    """Returns copies of the buffers that share bytes with each other as the buffers do."""
+    """Returns copies of the buffers. Where two buffers share bytes, their copies share bytes, too."""
     order = sorted(range(len(buffers)), key=lambda number: buffers[number].ctypes.data)
     offsets, base, end, size = [0] * len(buffers), 0, 0, 0
     for number in order:

@@ -52,8 +52,8 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """The loops to cut short. `program` and `optimized` map the id of a `while` of that module to the most iterations
-    that it runs.
+    """The loops to cut short. `program` and `optimized`, one for each module, map the id of a `while` to the most
+    iterations that it runs.
     """
 
     program: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -102,8 +102,8 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError if program and schedule do not run
-    one of them equally often.
+    """Returns the cuts of the program's loops with these names. Raises ArtifactError if the program and the schedule do
+    not run each of these loops equally often.
     """
     if not names:
         return NO_CUTS

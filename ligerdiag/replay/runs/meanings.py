@@ -18,7 +18,7 @@ from ligerdiag.replay.runs.program import run_program
 type DrawArguments = Callable[[], tuple[Array, ...]]
 
 _CHEAP_SECONDS = 20.0
-"""Seconds that the comparisons may have taken for another set of arguments to be compared."""
+"""A further set of arguments is compared only if the comparisons so far took no more than this many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,8 @@ class Differences:
     """The differences between the outputs of two programs."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the largest relative difference over all sets of arguments; NaN if only one of the two outputs is
-    finite.
+    """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two
+    programs; NaN if only one program's output is finite.
     """
     different: tuple[str, ...] = ()
     """Names of the outputs that differ by more than rounding explains."""
@@ -39,7 +39,7 @@ def compare_programs(
     first: Programs, changed: Programs, draws: Iterable[DrawArguments], modules: Mapping[str, Path]
 ) -> Differences:
     """Returns the differences between two programs on several sets of arguments. Stops at the first set that shows a
-    difference, and after the first set if that takes long. modules: as in `KernelRunner`. Raises NotCoveredError.
+    difference, or once the comparisons have taken long. modules: see `KernelRunner`. Raises NotCoveredError.
     """
     start, found = time.monotonic(), list[Differences]()
     for draw in draws:

@@ -11,8 +11,8 @@ of its names. Copies stay copies.
 - In a loop's state, an element that the body returns unchanged, in its own place, is the value that the loop started
   from. The other elements are copied before the first iteration; each later iteration gets the results of the one
   before.
-- A result of a conditional that all branches return as one value is that value. Any other result is a copy of what the
-  branch returned.
+- A result of a conditional that all branches return as one value is that value. Any other result is a copy of the value
+  that the branch returned.
 - The start of an asynchronous pair does its work where it is scheduled, or at its done, as the order says. Nothing runs
   concurrently.
 
@@ -52,7 +52,9 @@ _ALIGNMENT = 64
 
 
 class OwnStorage(DeviceMemory):
-    """Memory of one device in which every value has separate bytes; instructions that name one value share its bytes."""
+    """Memory of one device in which every value has bytes of its own. Instructions that are names of one value, such as
+    a bitcast and its operand, share its bytes.
+    """
 
     def __init__(self) -> None:
         self._leaves: dict[int, dict[ShapeIndex, Array]] = {}
@@ -186,8 +188,8 @@ class OrderRunner(ScheduleRunner):
 
     @override
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation in the order that `order` holds, on fresh memory, and returns the outputs of each
-        device.
+        """Runs the entry computation in the order that is stored in the field `order`, on fresh memory. Returns the
+        outputs of each device.
 
         See `ScheduleRunner.execute`.
         """

@@ -63,15 +63,15 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Interface of an observer to which a run passes each value as soon as it is computed, and which may change the
-    value.
+    """Interface of an observer of a run. The run passes each value to the observer as soon as it is computed, and the
+    observer may change the value.
     """
 
     def before(self, operands: Iterable[Cells]) -> None: ...
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Receives the values of an operation; the run calls it after each operation that computes. values: its result, then
-        its operands, which it may have overwritten.
+        """Receives the values of an operation; the run calls it after each operation that computes. values: the result,
+        then the operands, whose contents the operation may have overwritten.
         """
         ...
 
@@ -156,7 +156,7 @@ type _Form = tuple[int, tuple[int, ...]]
 
 _BARRIERS = having(Trait.BARRIER)
 _TOGETHER = having(Trait.MAKES_TUPLE, Trait.TAKES_ELEMENT, Trait.CONTROL_FLOW, Trait.BARRIER)
-"""Opcodes that run once for all devices, even inside of a shard_map."""
+"""Opcodes of instructions that run once for all devices together, even inside of a shard_map."""
 
 
 class Kernels(Protocol):

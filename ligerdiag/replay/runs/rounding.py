@@ -8,10 +8,12 @@ such a sample from the exact run shows the effect of all roundings together. Thi
 Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
-larger: as in `compute_tolerance`, for n independent roundings. A product with a constant also moves as a whole by eps /
-2, because XLA folds two constant factors into one, whose rounding goes one way everywhere. So does a narrow float that
-is scaled and rounded to as narrow a float again, a rounding that XLA leaves out: 1.03 times a number of e4m3 rounds to
-the number. The results of kernels do not move, because the schedule runs the same kernels.
+larger: n independent roundings add up to this (see `compute_tolerance`). Two kinds of results also move as a whole, all
+elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors into
+one, and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and then
+rounded to an equally narrow float: XLA leaves this rounding out, and it may shift all elements alike, since 1.03 times
+a number of e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the same
+kernels.
 """
 
 from collections import deque
@@ -39,16 +41,17 @@ _CASTS, _BARRIERS = having(Trait.CASTS), having(Trait.BARRIER)
 _SCALES, _KEEPS_SCALAR = ("multiply", "divide"), having(Trait.KEEPS_SCALAR, Trait.BARRIER)
 _SAMPLES = 2
 _FACTOR = 8.0
-"""Multiple of a sample's distance that counts as rounding: XLA's result is a sample as well, samples are few, and terms
-may cancel.
+"""Multiple of a sample's distance up to which an error counts as rounding. It is this large because XLA's result is
+itself a sample, because few samples are taken, and because terms may cancel.
 """
 _MOST = 100.0
-"""Multiple of the dtypes' tolerance; a measured tolerance beyond it cannot prove an output fresh."""
+"""A measured tolerance beyond this multiple of the dtypes' tolerance cannot prove an output fresh."""
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether it remains to be measured if roundings explain the output's error: it exceeds the tolerance, and
-    the output is neither intended nor stale, or lossy although no hidden write changes it.
+    """Returns whether roundings have to be measured, because they may explain the output's error. That is so if the
+    error exceeds the tolerance and the attribution is `neither`, or is `lossy` although no hidden write changes the
+    output.
     """
     if not numbers.error > numbers.tolerance:
         return False
@@ -57,7 +60,7 @@ def needs_rounding(numbers: OutputNumbers) -> bool:
 
 
 def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output of which `needs_rounding` holds, corrected by the measured roundings.
+    """Returns the numbers of an output for which `needs_rounding` is true, corrected by the measured roundings.
 
     If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
     nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
@@ -116,8 +119,8 @@ def measure_noise(
     """Returns how far each output moves from its value in `intended` if every result of the program moves at random
     within its rounding.
 
-    An output has one distance for each sample: a relative error in norm, NaN if not finite. samples: their seeds.
-    multiply: computes the products. Raises NotCoveredError.
+    An output has one distance for each sample: a relative error in norm, NaN if it is not finite. samples: the seeds of
+    the samples. multiply: computes the products. Raises NotCoveredError.
     """
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
@@ -130,7 +133,7 @@ def measure_noise(
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
     """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its
-    tolerance is far wider than that of its dtypes, or wider than `FAR`.
+    measured tolerance is far wider than the tolerance of its dtypes, or wider than `FAR`.
 
     Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """
@@ -140,12 +143,11 @@ def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 
 
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
-    """Returns whether an output's error comes from hidden writes, overwrites of operands of which XLA does not know,
-    although it looks like rounding.
+    """Returns whether an error of an output that looks like rounding comes from hidden writes.
 
-    seen: the output of the schedule, and that of program order. unseen: the same two outputs with kernels that leave
-    their operands unchanged, as XLA assumes; only roundings can make these two differ. tolerance: the relative error
-    that such roundings explain.
+    seen: the output as the schedule computes it, and as program order does. unseen: the same two, computed with kernels
+    that leave their operands unchanged, as XLA assumes; only roundings can make these two differ. tolerance: the
+    relative error that such roundings explain.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -160,7 +162,7 @@ def _measure(array: Array, other: Array) -> float:
 
 
 _MOST_ROUNDING = 10.0
-"""Multiple of the roundings above which a difference is not a rounding."""
+"""A difference larger than this multiple of the measured roundings does not come from rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,12 +235,14 @@ class _Exact:
     """Makes each workaround exact: the subtraction in `x + s - s` returns the original `x`, bit for bit."""
 
     pairs: Mapping[int, RoundingPair]
-    """The addition and the subtraction of each workaround, by the id of the subtraction."""
+    """Maps the id of each workaround's subtraction to the workaround's addition and subtraction."""
     added_to: Mapping[int, deque[Array]]
-    """Maps the id of a subtraction to the original operands that it has not consumed yet, device by device."""
+    """Maps the id of each workaround's subtraction to a queue of the arrays `x` that the addition has read and the
+    subtraction has not restored yet, in the order of the devices.
+    """
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing: operands are recorded when their operation has run."""
+        """Does nothing, because `after` records the operands."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         for number, pair in self.pairs.items():

@@ -13,7 +13,7 @@ bytes. Fresh memory has all bits set, which is NaN in every floating point dtype
 - XLA gives a kernel inside of a fusion slices of larger arrays, or places for its results, without a copy. Only slices
   and other names lie between the fusion's operands and the kernel, so the kernel overwrites the operands' bytes. A
   kernel's output that is declared to be an operand is that operand only if both have the same bytes
-  (`hlo.fused_aliases`); elsewhere the output's bytes are unset until the kernel stores to them.
+  (`hlo.fused_aliases`). If they have different bytes, those of the output are unset until the kernel stores to them.
 
 Not modelled: streams, command buffers, and concurrency between a start and its done.
 """
@@ -178,8 +178,8 @@ def run_sliced(
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
     without copies, and may overwrite them. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of those operands whose declared alias, an output of the call,
-    is in other bytes than the operand.
+    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the
+    call is declared to share the operand's bytes, but is in other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -228,7 +228,7 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
 
 
 def find_step(array: Array) -> int:
-    """Returns the bytes from one element of an array without gaps to the next one in memory."""
+    """Returns the distance in bytes between elements that are neighbours in memory. array: an array without gaps."""
     return min(
         [step for step, size in zip(array.strides, array.shape, strict=True) if size > 1], default=array.itemsize
     )
@@ -266,8 +266,8 @@ class ScheduleRunner:
     _evaluators: list[HloEvaluator] = field(init=False)
     _entered: set[int] = field(init=False, default_factory=set[int])
     _broken: dict[int, set[int]] = field(init=False, default_factory=dict[int, set[int]])
-    """Maps the id of a kernel call inside of a fusion to the numbers of those operands whose declared alias, an output
-    of the call, is in other bytes than the operand.
+    """Maps the id of a kernel call inside of a fusion to the numbers of the operands whose declared alias is broken: an
+    output of the call is declared to share the operand's bytes, but is in other bytes.
     """
 
     def __post_init__(self) -> None:
@@ -288,9 +288,9 @@ class ScheduleRunner:
         return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation; returns the outputs of each device: copies of the leaves of the root, in order.
+        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order.
 
-        arguments: per device its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
+        arguments: for each device, its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
         ArtifactError if the module and its buffer assignment do not match.
         """
         entry = self.module.entry
@@ -319,9 +319,9 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far did not test: those in branches and loops
-        that no device entered, and those that only compute maxima, because a wrong maximum need not show in the
-        outputs.
+        """Returns the names of the instructions that the executions so far did not test: instructions in branches and
+        loops that no device entered, and instructions that only compute maxima, because a wrong maximum need not show
+        in the outputs.
         """
         return tuple(
             [
@@ -435,7 +435,7 @@ class ScheduleRunner:
 
     def _exchange(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{instruction.name}`: {instruction.opcode} that not all devices reach")
+            raise NotCoveredError(f"`{instruction.name}`: not all devices reach this {instruction.opcode}")
         operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
         values = exchange(instruction, operands, self._evaluators[0].call)
         values = [_copy(value) for value in values]  # one device's result may be a view of another's bytes

@@ -6,7 +6,8 @@ a partition of the only replica. The meaning of the ids in the groups depends on
 - Without a channel they are replicas. There is only one, so each device is alone.
 - With a channel, all-reduce, all-gather and reduce-scatter say by `use_global_device_ids` whether the ids are devices.
   If not, they are replicas, and all partitions of the only replica form one group.
-- With a channel, the ids of other collectives are partitions, and no groups at all mean one of all devices.
+- With a channel, the ids of all other collectives are partitions. An empty list of groups means one group of all
+  devices.
 
 Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
 moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
@@ -67,8 +68,8 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """Returns the groups of devices that take part in a collective together; not for collective-permute, which has
-    pairs of devices instead.
+    """Returns the groups of devices that take part in a collective together. A collective-permute has no groups, but
+    pairs of devices, and must not be passed.
 
     devices: number of devices of the program.
 
@@ -84,11 +85,11 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         return (everybody,) if instruction.proto.channel_id else tuple((device,) for device in everybody)
     if not listed:
         if instruction.proto.use_global_device_ids:
-            raise ArtifactError(f"`{instruction.name}` uses global device ids and names no devices")
+            raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but its groups name no devices")
         return (everybody,)
     named = [device for group in listed for device in group]
     if max(named) >= devices:
-        raise NotCoveredError(f"a collective with device {max(named)} in a program for {devices} devices")
+        raise NotCoveredError(f"a collective that names device {max(named)} (of 0 to {devices - 1})")
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
@@ -99,7 +100,7 @@ def names_partitions(instruction: HloInstruction) -> bool:
     """Returns whether the ids in a collective's groups are partition ids rather than replica ids."""
     proto = instruction.proto
     if proto.use_global_device_ids and not proto.channel_id:
-        raise ArtifactError(f"`{instruction.name}` uses global device ids without a channel")
+        raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but has no channel")
     if instruction.opcode in _MAY_NAME_DEVICES:
         return proto.use_global_device_ids
     return bool(proto.channel_id)
@@ -152,7 +153,9 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
     for number, size in enumerate(sizes):
         ladder = sorted(cuts.get(number, {1, size}))
         if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
-            raise ArtifactError(f"the mesh axis {number} of {size} devices cannot be cut at {ladder}")
+            raise ArtifactError(
+                f"a replica group cuts mesh axis {number} ({size} devices) at {ladder}: each must divide the next"
+            )
         for before, after in pairwise(ladder):
             position[number, before, after // before] = len(dimensions)
             dimensions.append(after // before)
@@ -267,14 +270,14 @@ class _Sharding:
                 for axis in axes:
                     part, parts = part * self.axes[axis] + int(place[axis]), parts * self.axes[axis]
                 if size % parts:
-                    raise NotCoveredError("shard_map over a dimension whose size its mesh axes do not divide")
+                    raise NotCoveredError("a shard_map that splits a dimension into unequal parts")
                 ranges.append((part * (size // parts), (part + 1) * (size // parts)))
             shards.append(tuple(ranges))
         return Placement(shape=shape, shards=tuple(shards))
 
 
 def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns the operands of the entry of a shard_map, each split over the devices."""
+    """Returns the operands with which a shard_map is entered, each split into one shard per device."""
     spread: dict[tuple[int, Placement], Spread] = {}
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
@@ -299,7 +302,7 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns, for each operand of the end of a shard_map, one array put together from the devices' parts. If several
+    """Returns, for each value that leaves a shard_map, one array put together from the devices' parts. If several
     devices have a copy of a part, the first device's copy counts.
     """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
@@ -343,14 +346,16 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
     for value in _VALUE.finditer(attributes.get(name, "")):
         mesh = meshes.get(value[1])
         if mesh is None or mesh[3] or ":" in value[2] or "unreduced" in value[3]:
-            raise NotCoveredError(f"shard_map with the sharding `{value[0]}`")
+            raise NotCoveredError(f"a shard_map whose sharding replay does not understand: `{value[0]}`")
         axes = {axis: int(size) for axis, size in _AXIS.findall(mesh[2])}
         dimensions = tuple(tuple(_NAME.findall(one)) for one in _DIMENSION.findall(value[2]))
         if manual != set(axes) or any(axis not in axes for one in dimensions for axis in one):
-            raise NotCoveredError("shard_map over a part of the mesh's axes")
+            raise NotCoveredError("a shard_map over only some axes of its mesh")
         found.append(_Sharding(axes, dimensions))
     if len(found) != len(edge.operands):
-        raise NotCoveredError(f"shard_map with {len(found)} shardings for {len(edge.operands)} values (`{edge.name}`)")
+        raise NotCoveredError(
+            f"a shard_map with {len(found)} shardings for {len(edge.operands)} values (`{edge.name}`)"
+        )
     return found
 
 

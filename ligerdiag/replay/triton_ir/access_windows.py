@@ -29,7 +29,9 @@ def find_argument(address: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The elements that an access reaches by the same steps from one start per program, all within one argument."""
+    """The elements of an access, all within one argument. Each program has a start of its own, and reaches its elements
+    from there by the same steps as all other programs.
+    """
 
     argument: int
     programs: Array | None
@@ -67,8 +69,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box within the block: the same box in each program that selects
-    any.
+    """The elements that a mask selects, if they form a box within the block, the same box in each program for which any
+    element is selected.
     """
 
     programs: Array | None

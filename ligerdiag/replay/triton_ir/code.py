@@ -57,7 +57,7 @@ class Instruction:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A block of operations: one of a function's body, or the only one of an operation's region."""
+    """A block of operations: one of the blocks of a function's body, or the only block of an operation's region."""
 
     arguments: tuple[int, ...]
     body: list[Instruction]
@@ -88,7 +88,7 @@ class Library:
             if function is None or not function.blocks:
                 raise NotCoveredError(f"a call of `{name}`, which the module does not define")
             if not self._has_lines:
-                raise NotCoveredError("a module whose printed form could not be matched with its operations")
+                raise NotCoveredError("a module whose printed text could not be matched with its operations")
             self._codes[name] = _make_code(function)
         return self._codes[name]
 
@@ -185,18 +185,19 @@ class Activation:
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets the values with these numbers: only those of the active programs if the current block has run before,
-        otherwise those of all programs.
+        """Sets the values with these numbers. If the current block has run before, only the values of the active
+        programs are set; otherwise the values of all programs are.
         """
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation that returns another number of results than its type says")
+            raise NotCoveredError("an operation whose number of results differs from its type")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
 
 
 class Captured(dict[int, Value]):
-    """The values of a combining function (the function of a reduction or scan): its own, and scalars from outside.
+    """The values that a combining function (the function by which a reduction or scan combines two elements) may use:
+    its own, and scalars of the function that contains the reduction.
 
     A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
     program to which it belongs.
@@ -220,7 +221,8 @@ def narrow_active(active: Active, gate: Array, programs: int) -> Active:
     """Returns the active programs for which the condition `gate` is true, as bool[programs]; None if these are all
     programs of the batch.
 
-    active: bool[programs], None for all programs. gate: bool[programs or 1]. programs: their number in the batch.
+    active: bool[programs], None for all programs. gate: bool[programs or 1]. programs: the number of programs in the
+    batch.
     """
     chosen = np.broadcast_to(gate, (programs,))
     chosen = chosen if active is None else chosen & active

@@ -3,10 +3,10 @@
 Programs run in batches, in the order of the grid (x changes fastest) or its reverse. A batch has as many programs as
 make the kernel's largest block fill `batch_bytes`. After each batch, the bytes that its programs accessed are compared.
 If programs *meet*, that is, one writes bytes that another one accesses (see `meetings`), the batch is undone and its
-programs run one by one, in order, so every outcome is that of one order of whole programs. Only arguments that the
-kernel may write, and those that share memory with them, are examined for meetings. Meetings across batches are only
-reported, because batches run one after the other anyway. If programs have to run concurrently (`GridOptions.together`),
-no batch is undone; a program that then waits for another one is not covered.
+programs run one by one, in order. So the outcome is always one that programs give when they run one after the other.
+Only arguments that the kernel may write, and those that share memory with them, are examined for meetings. Meetings
+across batches are only reported, because batches run one after the other anyway. If programs have to run concurrently
+(`GridOptions.together`), no batch is undone; a program that then waits for another one is not covered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -81,7 +81,9 @@ class _ModuleState:
         self._effects: dict[str, ArgumentEffects] = {}
 
     def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
-        """Returns how the kernel `entry` accesses memory through each of its arguments; computes it once."""
+        """Returns how the kernel `entry` accesses memory through each of its arguments; a second call returns the
+        stored result.
+        """
         if entry not in self._effects:
             self._effects[entry] = compute_argument_effects(module, entry)
         return self._effects[entry]
@@ -131,7 +133,7 @@ class _Launch:
             )
         if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
             size = " x ".join(map(str, grid))
-            raise NotCoveredError(f"a grid of {size} programs; grids of 0 to {MOST_PROGRAMS} programs are covered")
+            raise NotCoveredError(f"a grid of {size} programs; only grids of 0 to {MOST_PROGRAMS} programs are covered")
         self._entry, self._grid, self._options = entry, grid, options
         self._buffers = [_find_buffer(argument) for argument in arguments]
         self._values = [
@@ -261,12 +263,12 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:
-            raise NotCoveredError(f"a parameter of type {kind.text[:80]} whose argument is no descriptor")
+            raise NotCoveredError(f"a kernel that gets no descriptor for a parameter of type {kind.text[:80]}")
         if argument is not None and not isinstance(argument, np.ndarray):
-            raise NotCoveredError("a kernel whose pointer parameter gets a number as argument")
+            raise NotCoveredError("a kernel that gets a number for a pointer parameter")
         return np.array([make_address(number) if argument is not None else 0], np.int64)
     if argument is None or isinstance(argument, np.ndarray):
-        raise NotCoveredError(f"a kernel whose parameter of type {kind.text[:80]} gets a buffer as argument")
+        raise NotCoveredError(f"a kernel that gets a buffer for a parameter of type {kind.text[:80]}")
     dtype = kind.get_dtype()
     if dtype.kind == "i":
         bits = 8 * dtype.itemsize

@@ -7,9 +7,9 @@ as in Triton's own interpreter. The contents that stores overwrite are kept unti
 whose programs meet is undone.
 
 `WrittenBytes` records reads of unwritten bytes. A byte counts as written once any program of the launch has stored to
-it, whatever the order of the grid. An atomic operation reads what it updates, except an exchange whose result nobody
-uses. Within one operation, all lanes and programs read before any writes. The records of a batch are pending until the
-batch is done; undoing the batch drops them.
+it, whatever the order of the grid. An atomic operation reads the bytes that it updates, unless it is an exchange whose
+result nobody uses. Within one operation, all lanes and programs read before any writes. The records of a batch are
+pending until the batch is done; undoing the batch drops them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class WrittenBytes:
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
         """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
-        that read what they update.
+        that read the bytes that they update.
         """
         self._updates = updates
         self._written = {argument: np.zeros(size, bool) for argument, size in sizes.items()}
@@ -110,7 +110,7 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def list_unwritten_reads(self) -> tuple[UnwrittenBytes, ...]:
-        """Returns, for each argument that has any, the bytes that were read before any program had written them."""
+        """Returns a record for each argument of which some bytes were read before any program had written them."""
         return tuple(
             UnwrittenBytes(
                 argument=argument,
@@ -125,8 +125,8 @@ class WrittenBytes:
 
 
 FEW_ELEMENTS = 64
-"""A program's window with fewer elements is gathered element by element if the programs' starts are at irregular
-distances.
+"""If the programs' starts are at irregular distances, a window with fewer elements per program than this is gathered
+element by element.
 """
 
 type Kind = Literal["load", "store", "atomic"]
@@ -236,7 +236,9 @@ class Memory:
         """i64[programs]: the linear number, in the grid, of each program of the batch."""
 
     def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
-        """Returns the elements that a load reads. other: their values where the mask is false; None for zero."""
+        """Returns the elements that a load reads. other: the values of the elements for which the mask is false; None
+        for zero.
+        """
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         window = self._find_window(target, storage.itemsize)
@@ -348,8 +350,8 @@ class Memory:
         byte offsets).
 
         Lanes are the accessed elements' ascending flat indices in an array of that shape. Elements outside their argument
-        are recorded and omitted. kind: of access, for the records. width: bytes of an element. others: additional arrays
-        that broadcast with the address.
+        are recorded and omitted. kind: the kind of access, for the records. width: bytes of an element. others:
+        additional arrays that broadcast with the address.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1

@@ -1,9 +1,10 @@
 """Finds programs of a launch that touch each other's bytes.
 
-A *run* is a range of consecutive bytes that one program accessed, by address in this process, whatever the argument,
-because arguments may share memory. Programs *meet* where one writes a byte that another one reads or writes. Two atomic
-accesses do not meet; an atomic and a plain one do. If all programs of a batch read the same bytes, only the first and
-the last program are recorded: if the writer is one of them, the other one meets it.
+A *run* is a range of consecutive bytes that one program accessed. The range is given by addresses in this process, not
+by argument and offset, because arguments may share memory. Programs *meet* where one writes a byte that another one
+reads or writes. Two atomic accesses do not meet; an atomic and a plain one do. If all programs of a batch read the same
+bytes, only the first and the last program are recorded. A program that writes these bytes then still meets at least one
+of the two.
 """
 
 from collections.abc import Sequence
@@ -97,8 +98,8 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns runs of the same bytes, with overlapping runs of one program joined. by_site: join only runs of one
-    operation.
+    """Returns runs that cover the same bytes as `runs`, after joining overlapping runs of the same program. by_site:
+    join only runs of the same operation.
     """
     if len(runs) < 2:
         return runs
@@ -187,14 +188,14 @@ class Overlap:
     other: int
     writes: Runs
     others: Runs
-    """Runs that include those of `other` which touch the bytes, as `writes` includes those of `writer`. The sites of these
-    runs show which operations accessed the bytes.
+    """Runs among which are all accesses of the program `other` to these bytes. Among the runs in `writes` are all
+    accesses of the program `writer` to them. The sites of the runs show which operations accessed the bytes.
     """
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if
-    there are none.
+    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if no
+    program does.
     """
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))
@@ -211,9 +212,8 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns, for each part of the memory, some of the places where a program writes bytes that another one accesses.
-
-    Overlapping buffers form one part.
+    """Returns, for each buffer, some of the places where one program writes bytes that another one accesses. Buffers
+    that overlap count as one buffer.
     """
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
@@ -332,7 +332,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Returns the runs of all parts together; the parts must be of different programs."""
+    """Returns one `Traffic` with the runs of all parts. Each program may be in one part only."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),

@@ -37,17 +37,21 @@ from ligerdiag.replay.triton_ir.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicOrder:
-    """Which atomic operations of a module depend on the order in which programs run them, by `id()` of the operation.
+    """Says which atomic operations of a module depend on the order in which programs run them. Each operation is given
+    by its `id()`.
 
     Other atomic updates commute: only the rounding of their sums depends on the order.
     """
 
     ordered: frozenset[int]
-    """Operations whose effect depends on the order: exchanges, compare-and-swaps, and those whose result is used; all
-    operations if the module has several kinds of updates.
+    """Ids of the atomic operations whose effect depends on the order of the programs: exchanges, compare-and-swaps, and
+    every operation whose result is used. If the module has several kinds of updates, the ids of all its atomic
+    operations.
     """
     updates: frozenset[int]
-    """Operations that read the bytes that they update: all but exchanges whose result nobody uses."""
+    """Ids of the atomic operations that read the bytes that they update: all of them, except exchanges whose result
+    nobody uses.
+    """
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:
@@ -89,7 +93,7 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
     """Returns a function that evaluates an atomic update: it takes memory, place and values, and returns the old
     values.
 
-    kind: the update, such as `fadd`; if empty, the one that the operation (a `tt.atomic_rmw`) names.
+    kind: the update, such as `fadd`; if empty, the update that the operation, a `tt.atomic_rmw`, names.
     """
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
@@ -183,7 +187,7 @@ def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
 def advance(pointer: Value, steps: Sequence[Value]) -> BlockPointer:
     """Returns a block pointer moved by offsets in elements, one per axis, as `tt.advance` does."""
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("tt.advance of something that is no block pointer")
+        raise NotCoveredError("tt.advance of a value that should be a block pointer, but is none")
     offsets = tuple(old + to_array(step) for old, step in zip(pointer.offsets, steps, strict=True))
     return BlockPointer(base=pointer.base, shape=pointer.shape, strides=pointer.strides, offsets=offsets)
 
@@ -204,7 +208,7 @@ def reach_block(
     bytes of an element. rows: coordinates along the first axis, for a gather or scatter.
     """
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("an access through something that is no block pointer")
+        raise NotCoveredError("an access through a value that should be a block pointer, but is none")
     rank = len(block)
     address: Array | Sum = pointer.base.reshape(-1, *(1,) * rank)
     mask: Array | None = None
@@ -355,7 +359,7 @@ def evaluate_memory_operation(
 def _get_grid_number(op: Operation, numbers: Array, grid: tuple[int, int, int]) -> Array:
     axis = "xyz".find(parse_word(op.text, op.name) or "?")
     if axis < 0:
-        raise NotCoveredError(f"{op.name} without its axis")
+        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
     width, height, _ = grid
     if op.name == "tt.get_num_programs" or grid[axis] == 1:
         return np.array([grid[axis] if op.name == "tt.get_num_programs" else 0], np.int32)

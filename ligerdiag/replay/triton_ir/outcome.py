@@ -34,12 +34,12 @@ class GridOptions:
     """How a launch is evaluated: which programs run, in which order, and what is recorded."""
 
     order: Literal["grid", "reverse"] = "grid"
-    """The order in which programs run: that of the grid, where x changes fastest, or its reverse."""
+    """The order in which programs run: the order of the grid, in which x changes fastest, or the reverse."""
     programs: Sequence[int] | None = None
     """Linear numbers (x + width * (y + height * z)) of the programs that run; None for all."""
     batch_bytes: int = 8 << 20
-    """About how many bytes the largest value of all programs of a batch takes; evaluation is fast if they fit into a
-    core's cache.
+    """Approximate number of bytes of the largest value in a batch, for all programs of the batch together. Evaluation
+    is fast if the value fits into a core's cache.
     """
     records_meetings: bool = True
     """Whether to look for bytes that several programs touch; if not, results are wrong for programs of one batch that
@@ -52,9 +52,9 @@ class GridOptions:
     their accesses then occur in one possible order.
     """
     first_stays: bool = False
-    """Whether the first program's value stays, rather than the last program's, if several programs store to the same bytes
-    in one operation; the stores then land in another order than the operations before them. At a branch, the programs
-    for which the condition is false then run before the others, instead of after them.
+    """If several programs store to the same bytes in one operation, whether the first program's value stays rather than
+    the last program's. If true, the stores land in another order than the operations before them; and at a branch, the
+    programs for which the condition is false run before the others, instead of after them.
     """
     tracked: frozenset[int] = frozenset()
     """Numbers of the arguments whose reads of unwritten bytes are recorded."""
@@ -73,7 +73,7 @@ class Meeting:
     """Linear number of the other program in the grid."""
     other_writes: bool
     first_byte: int
-    """Offset of the first of the bytes from the start of `argument`."""
+    """Offset of the first of these bytes from the start of `argument`."""
     bytes: int
     place: SourceLine | None
     """Source line of the write."""
@@ -122,12 +122,12 @@ class GridOutcome:
 
     used_atomics: bool = False
     meeting: tuple[Meeting, ...] | None = None
-    """Examples of bytes that one program writes and another one accesses, without those that both access atomically;
-    None if there are none.
+    """Examples of bytes that one program writes and another one accesses, except bytes that both access atomically;
+    None if there are no such bytes.
     """
     ordered_atomics: tuple[Meeting, ...] = ()
     """Examples of bytes on which two programs run atomic operations that depend on their order (see
-    `find_atomic_order`): the order may change more than rounding.
+    `find_atomic_order`). Another order may change the results by more than rounding.
     """
     unwritten_reads: tuple[UnwrittenBytes, ...] = ()
     """Reads of unwritten bytes, one entry per tracked argument that has any."""

@@ -286,7 +286,7 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Returns a read-only view of the array, broadcast to [n, *shape], where n is the length of its own first axis, that
-    of the programs.
+    """Returns a read-only view of the array, broadcast to [n, *shape], where n is the length of the array's first axis,
+    the axis of programs.
     """
     return np.broadcast_to(value, (value.shape[0], *shape))

@@ -80,7 +80,7 @@ _SCALED = re.compile(
 )
 _F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _F4_BY_BITS = np.concatenate([_F4, -_F4])
-"""The number for each four bits of an `e2m1`: a sign, two bits of exponent, one of mantissa."""
+"""The value of an `e2m1`, indexed by its four bits: a sign, two bits of exponent, one bit of mantissa."""
 _STORED = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,

@@ -69,14 +69,13 @@ def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operat
 def _get_axis(op: Operation) -> int:
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError(f"{op.name} without its axis")
+        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
     return axis + 1
 
 
 def reduce(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.reduce`.
-
-    name: the single operation of its region, see `find_ufunc`. combine: runs the region.
+    """Returns the results of a `tt.reduce`. name: the name of the only operation in its region, see `find_ufunc`.
+    combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
@@ -108,16 +107,15 @@ def _find_reduction(name: str, dtype: DType) -> Any:
 
 
 def scan(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.scan`.
-
-    name: the single operation of its region, see `find_ufunc`. combine: runs the region.
+    """Returns the results of a `tt.scan`. name: the name of the only operation in its region, see `find_ufunc`.
+    combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
     reverse = re.search(r"reverse = (\w+)", op.text)
     if reverse is None:
-        raise NotCoveredError("tt.scan without its direction")
+        raise NotCoveredError("a tt.scan whose direction its text does not show")
     moved = [np.moveaxis(array, axis, -1) for array in arrays]
     if reverse[1] == "true":
         moved = [array[..., ::-1] for array in moved]

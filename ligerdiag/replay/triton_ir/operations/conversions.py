@@ -68,7 +68,9 @@ def _cast_index_unsigned(op: Operation, function: Function) -> Compute:
 
 
 def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
-    """Returns floats as integers, truncated; a number out of range becomes the nearest end of the range, NaN 0."""
+    """Returns floats as integers, truncated; a number out of range becomes the nearest end of the range, and NaN
+    becomes 0.
+    """
     target = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
     if target == np.bool_:
         return np.trunc(array) != 0

@@ -1,11 +1,11 @@
 """Evaluates mathematical functions: the `math` dialect, and the functions of libdevice (`__nv_*`, for NVIDIA GPUs)
 and OCML (`__ocml_*`, for AMD GPUs) by name.
 
-NumPy and SciPy compute a function in the dtype of its operands, bf16, f16 and f8 in f32: within 1 to 4 units in the
-last place of f32, like CUDA's own functions (a GPU's approximate `exp2` and `sin` are off by up to 2 more). Libdevice's
-functions are looked up by the part of their name after `__nv_`, without the `f` of the f32 form, and OCML's by the part
-between `__ocml_` and the type, such as `_f32`. Triton has a few of its own for AMD GPUs (`__triton_hip_*`). Unknown
-functions are not covered.
+NumPy and SciPy compute a function in the dtype of its operands; for bf16, f16 and f8 they compute in f32. The results
+are within 1 to 4 units in the last place of f32, like those of CUDA's own functions (a GPU's approximate `exp2` and
+`sin` are off by up to 2 units more). Libdevice's functions are looked up by the part of their name after `__nv_`,
+without the `f` of the f32 form, and OCML's by the part between `__ocml_` and the type, such as `_f32`. Triton has a few
+of its own for AMD GPUs (`__triton_hip_*`). Unknown functions are not covered.
 """
 
 import importlib
@@ -183,7 +183,9 @@ _AMD_NAMES = {
     "fdividef": "fdivide",
     "iabs": "abs",
 }
-"""From the name of a function of OCML, or of Triton for AMD GPUs, to libdevice's, where they differ."""
+"""Maps the name of a function of OCML, or of Triton for AMD GPUs, to the name of libdevice's function, if the two names
+differ.
+"""
 
 
 def _list_names(symbol: str) -> tuple[str, ...]:

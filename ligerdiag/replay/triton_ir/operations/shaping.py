@@ -45,7 +45,7 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
     del function
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError("tt.expand_dims without its axis")
+        raise NotCoveredError("a tt.expand_dims whose axis its text does not show")
 
     def change(array: Array) -> Array:
         return np.expand_dims(array, axis + 1)
@@ -65,7 +65,7 @@ def _trans(op: Operation, function: Function) -> Compute:
     del function
     order = parse_integers(op.text, "order")
     if order is None:
-        raise NotCoveredError("tt.trans without its order")
+        raise NotCoveredError("a tt.trans whose order its text does not show")
     axes = (0, *(axis + 1 for axis in order))
 
     def change(array: Array) -> Array:
@@ -102,8 +102,8 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array broadcast to [n, *shape], where n is the length of its own first axis, that of the programs, as
-    `values.fill` does; the array itself if it already has that shape.
+    """Returns the array broadcast to [n, *shape], as `values.fill` does, where n is the length of the array's first
+    axis, the axis of programs. Returns the array itself if it already has that shape.
     """
     return array if array.shape[1:] == shape else fill(array, shape)
 
@@ -153,7 +153,7 @@ def _gather(op: Operation, function: Function) -> Compute:
     if axis is None:
         match = re.search(r"axis = (\d+)", op.text)
         if match is None:
-            raise NotCoveredError("tt.gather without its axis")
+            raise NotCoveredError("a tt.gather whose axis its text does not show")
         axis = int(match[1])
     along = axis + 1
 
@@ -204,7 +204,9 @@ MOST_LISTED = 1 << 16
 
 
 def make_constant(op: Operation, function: Function) -> Array:
-    """Returns the value of an `arith.constant`: one element, as [1] or [1, 1, ...], or all elements if they differ."""
+    """Returns the value of an `arith.constant`. If all elements are equal, the result has a single element and the
+    shape [1] or [1, 1, ...]; otherwise it has all elements.
+    """
     kind = parse_type(function.types[op.results[0]])
     dtype = kind.get_dtype()
     match = _CONSTANT.search(op.text)
@@ -243,7 +245,7 @@ def parse_number(text: str, dtype: DType) -> Array:
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
-        raise NotCoveredError(f"a constant `{text[:40]}`")
+        raise NotCoveredError(f"a constant whose value is written as `{text[:40]}`")
     if is_float(dtype):
         if text.startswith("0x"):
             return np.array(int(text, 16), f"u{dtype.itemsize}").view(dtype)
