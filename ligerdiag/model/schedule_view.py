@@ -28,8 +28,8 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a reader of a neighbourhood gets the overwritten value: from the overwritten bytes, from the bytes of which they
-    are a copy, or from no bytes.
+    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes themselves, the
+    bytes from which they were copied, or none, because the value is computed again.
     """
 
     VALUE = "value"
@@ -97,7 +97,7 @@ class Neighbourhood:
     readers: tuple[Reader, ...] = ()
     """The readers of the value, in the order of the schedule."""
     copied_by: tuple[str, ...] = ()
-    """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
+    """Opcodes of the operations, such as `all-gather`, that copy the value to the bytes that the kernel overwrites.
     """
     shares: tuple[str, ...] = ()
     """Phrases for the kinds of other values, such as `a constant`, that XLA keeps in the operand's bytes; sorted."""
@@ -129,7 +129,7 @@ class ScheduleFacts:
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """From output name to verdict, in the program's order."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """One for each hidden write, in program order."""
+    """The neighbourhood of each hidden write, in program order."""
     memory: MemoryFigures | None = None
     """The memory that the program needs; None if unknown, or in a baseline of an older ligerdiag."""
     kernel_calls: tuple[CallState, ...] | None = None
@@ -199,8 +199,8 @@ class Place(StrEnum):
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
-    """The read finds the value in other bytes: in those from which the overwritten ones were copied, gathered or cast,
-    or in a copy of the overwritten ones.
+    """The read finds the value in other bytes than those that the kernel overwrites: in the source from which the
+    overwritten bytes were copied, gathered or cast, or in a copy of the overwritten bytes.
     """
     RECOMPUTED = "computed again"
     """The value is in no bytes: the instruction computes it again, or the origin of the value is unknown."""
@@ -264,8 +264,8 @@ class ScheduleStep:
     fused: tuple[str, ...] = ()
     """Lines of the fused computation, if the instruction is a fusion; else empty."""
     start: int
-    """LogicalTime (0-based number of the instruction in the whole schedule) of its start. In a loop, that of the first
-    iteration; for a `while`, that of the first instruction that it runs.
+    """LogicalTime (0-based number of the instruction in the whole schedule) at which the instruction starts: in a loop,
+    that of its first iteration; for a `while`, that of the first instruction that the loop runs.
     """
     end: int
     """LogicalTime at which the instruction has finished: for an asynchronous operation, the time of its `-done`; for a
@@ -279,8 +279,8 @@ class ScheduleStep:
     source: SourceLine | None = None
     """The user's line that the instruction comes from; None if unknown."""
     operands: tuple[int, ...] = ()
-    """Ids of the steps whose values the instruction uses; for a `while`, of those that compute its operand and the
-    result of its body. A step of the body that uses a value carried by the loop has the `while` as an operand.
+    """Ids of the steps whose values the instruction uses. For a `while`, these are the steps that compute its operand
+    and the result of its body. A step of the body that uses a value carried by the loop has the `while` as an operand.
     """
     is_kernel: bool = False
     """Whether the instruction is a custom call that overwrites an operand."""

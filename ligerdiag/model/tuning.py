@@ -16,7 +16,7 @@ class TuningForm(StrEnum):
     """The two messages by which XLA writes the choices of its autotuner."""
 
     RESULTS = "results"
-    """`AutotuneResults`, which names the GPU and the HLO of each entry in words."""
+    """`AutotuneResults`, whose entries give the name of the GPU and the text of the HLO."""
     CACHE = "cache"
     """`AutotuneCache`, which has fingerprints of the GPU and of the HLO."""
 
@@ -36,7 +36,9 @@ class TuningFile:
     """Absolute path of the copy, which XLA reads. Its name is the digest of its contents."""
     copy_sha256: str
     notes: tuple[str, ...] = ()
-    """One line for each property in which the entries fit a target only partly."""
+    """One line for each property, such as the version of cuDNN, in which the GPU that made the choices may differ from
+    a target.
+    """
 
 
 class TunedKind(StrEnum):
@@ -54,7 +56,7 @@ class TunedInstruction:
     """An instruction for which XLA's autotuner chooses an implementation."""
 
     name: str
-    """Name of the instruction when XLA chose; a choice may replace the instruction by others."""
+    """Name of the instruction at the time of XLA's choice, which may replace the instruction by others."""
     kind: TunedKind
 
 
@@ -69,12 +71,14 @@ class Tuning:
     entries: int = 0
     """Number of choices in the file."""
     counted: bool = True
-    """Whether the log of XLA says which instructions had an entry; without that, both lists are empty."""
+    """Whether XLA's log says which instructions have an entry in the file. If it does not, `recorded` and `open` are
+    empty.
+    """
     recorded: tuple[TunedInstruction, ...] = ()
-    """The instructions whose implementation comes from the file. Of instructions that XLA cannot tell apart, one is
-    listed.
+    """The instructions whose implementation comes from the file. If several instructions are equal to the autotuner,
+    only one of them is listed.
     """
     open: tuple[TunedInstruction, ...] = ()
-    """The instructions that a GPU's autotuner may implement otherwise: with a file, those without an entry; without
-    one, the products and convolutions of the schedule.
+    """The instructions for which the autotuner on a GPU may choose another implementation. If there is a file, these
+    are the instructions without an entry in it; otherwise, the products and convolutions of the schedule.
     """
