@@ -23,7 +23,9 @@ class Axis(StrEnum):
     MITIGATION = "mitigation"
     """The measures against a hidden write, such as declaring it, and the cost of each."""
     EDGES = "edges"
-    """The readers that a trivial operation has to tie to the kernel so that they run after it."""
+    """The readers of a kernel's result. A trial ties some of them to the kernel by a trivial operation, so that they
+    run after it.
+    """
     PASSES = "passes"
     """XLA's passes, to find the one that makes an output wrong."""
     FLAGS = "flags"
@@ -93,7 +95,7 @@ class Bisection(Shown):
         return compute_printable(f"<Bisection of {self.case_id} over {self.axis.value}: {answers}{more}>")
 
     is_unsettled: bool = False
-    """Whether a trial that an answer needs could not be analysed, which gives exit code 3."""
+    """Whether a trial on which an answer depends could not be analysed; the exit code is then 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +115,8 @@ class Difference:
     first: ComparedSide
     second: ComparedSide
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
-    """(output, first verdict, second verdict): the outputs of the first compile in its order, then those that only the
-    second has.
+    """(output, first verdict, second verdict) for each output: first the outputs of the first compile, in its order,
+    then the outputs that only the second compile has.
     """
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
@@ -126,8 +128,8 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Returns whether any change is more important than a reader in another fusion or an output that only one compile
-        has.
+        """Returns whether there is a change that matters. A reader that moved to another fusion, or an output that only
+        one compile has, does not matter.
         """
         return any(not change.is_minor for change in self.changes)
 

@@ -13,9 +13,9 @@ finding shows the comment, and both count as used.
 
 A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
 each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
-project; a run of a file, a folder or a name in a module sees all cases of that; a run of an id or a glob sees only
-some. A run that was interrupted, or that leaves out a target which the project is checked for by default, has seen
-nothing in full.
+project; a run of a file, a folder or a name in a module sees all cases of this file, folder or name; a run of an id or
+a glob sees only some. A run that was interrupted, or that leaves out a target which the project is checked for by
+default, has seen nothing in full.
 
 Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
 cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a
@@ -113,7 +113,7 @@ class SeenScope:
     ids: frozenset[str] = frozenset()
     """Ids of the cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """From each file all of whose cases were in the run to the reports of these cases."""
+    """Maps each file to the reports of its cases. Only files all of whose cases were in the run are listed."""
 
 
 def compute_scope(

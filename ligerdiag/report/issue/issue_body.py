@@ -43,7 +43,7 @@ class ProgramSource:
     """The program that shows the bug."""
 
     name: str
-    """Name of its file, without folders."""
+    """Name of the program's file, without folders."""
     text: str
     is_standalone: bool = False
     """Whether the file runs without ligerdiag, and checks its own result."""

@@ -1,4 +1,4 @@
-"""Renders the report of `--quiet`: what counts against a run, and its last line."""
+"""Renders the report of `--quiet`: everything that makes a run fail or leaves it undecided, and the last line."""
 
 from dataclasses import replace
 

@@ -48,8 +48,8 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of the
-    worker's log; once for all targets of a case on which it is the same.
+    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of
+    the worker's log. Targets of a case with the same lines share them.
     """
     groups: dict[tuple[object, ...], list[CaseReport]] = {}
     for case in cases:
