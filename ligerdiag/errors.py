@@ -143,8 +143,9 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the user's code in the traceback, such as `mine.py:12`; "" if there is none. If
-    there is no file of the user's, it is a line of code without a file, such as `<string>:3` of `python -c`.
+    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`. If there is no
+    such line, returns the innermost line of code without a file, such as `<string>:3` of `python -c`; if there is none
+    of these either, "".
     """
     frames = traceback.extract_tb(fault.__traceback__)[::-1]
     own = [frame for frame in frames if is_project_file(frame.filename)]

@@ -56,7 +56,7 @@ TimeoutBySize = Annotated[
         help=f"{_TIMEOUT} [default: 300 for a compile, otherwise by the program's size]",
     ),
 ]
-"""As `Timeout`, for commands that read dumps."""
+"""The option `--timeout` of commands that read dumps; `Timeout` is that of all others."""
 Targets = Annotated[
     tuple[str, ...],
     Option("--target", metavar="NAMES", help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100]"),
@@ -246,8 +246,8 @@ class InspectOptions:
             "[default: none]",
         ),
     ] = ()
-    """Folders whose files may be shown, and read for comments that suppress findings. Empty by default, since the dump
-    names the files, and it may come from a stranger.
+    """Folders whose files may be shown, and read for comments that suppress findings. Empty by default, because the
+    paths of the files come from the dump, which a stranger may have made.
     """
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
@@ -271,8 +271,8 @@ class BisectOptions:
     """The cases to bisect, each by itself."""
     axis: Annotated[Axis, Option("--over", help="What to vary from compile to compile.")]
     targets: BisectTargets = DEFAULT_TARGETS
-    """Names of targets, or paths of target descriptions; each is searched by itself. Over the axis `targets` they are
-    compared with each other, and () means a100, b200, h100 and h200.
+    """Names of targets, or paths of target descriptions. There is one search for each target, except along the axis
+    `targets`, which compares them with each other; for this axis, () means a100, b200, h100 and h200.
     """
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
@@ -283,8 +283,8 @@ class BisectOptions:
             help="With --over toolchains: the toolchains to compare, in this order. [default: all that exist]",
         ),
     ] = ()
-    """Names of the toolchains to compare; () means those that ligerdiag's table `toolchains.toml` names, in its order, then
-    the default one. Without `create`, those that have no environment are then left out.
+    """Names of the toolchains to compare. () means the toolchains in ligerdiag's table `toolchains.toml`, in its order,
+    and then the default one; unless `create` is set, toolchains without an environment are left out.
     """
     create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
     """Whether to create missing environments of toolchains, of which each takes some GB."""
@@ -317,7 +317,7 @@ class ReduceOptions:
             show_default=False,
         ),
     ]
-    """The case or dump to reduce; it must be one."""
+    """The case or dump to reduce; the selector must match exactly one."""
     output: Annotated[
         Path,
         Option(

@@ -224,16 +224,16 @@ class TargetStatus:
 
     target: Target
     here: tuple[str, ...]
-    """Names of the toolchains whose environments exist on this machine."""
+    """Names of the toolchains that can compile for the target and whose environments exist on this machine."""
     elsewhere: tuple[str, ...]
-    """Names of the toolchains that `toolchains create` would have to make first."""
+    """Names of the toolchains that can compile for the target but have no environment yet; `toolchains create` makes one."""
 
 
 def list_target_statuses(
     targets: Sequence[Target] = (), cache_directory: Path | None = None
 ) -> tuple[TargetStatus, ...]:
-    """Returns the status of each target; without any, of those that come with ligerdiag. Only looks at the disk, and
-    compiles nothing.
+    """Returns the status of each target; of all targets that come with ligerdiag if `targets` is empty. Only looks at
+    the disk, and compiles nothing.
     """
     statuses = list_statuses(Cache(cache_directory))
     works = {status.name for status in statuses if status.state is StepState.WORKS}

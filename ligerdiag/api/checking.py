@@ -146,9 +146,9 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
-    """Returns the text of a file with the findings of this run, and those of the file at `path`, if that exists, for
-    the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` is not one
-    with known findings.
+    """Returns the text of a file with known findings: those of this run. For cases that this run has not analysed, it
+    keeps the entries of the file at `path`, if that file exists. date: as YYYY-MM-DD. Raises InputError if the file at
+    `path` is not one with known findings.
     """
     found = [
         identify_finding(case.id, case.target, finding)
@@ -495,7 +495,9 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report that holds only the error which made the whole request fail, for programs that read reports."""
+    """Returns a report that holds nothing but the error that made the whole request fail; it is for programs that read
+    reports.
+    """
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)

@@ -34,8 +34,8 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
     target itself, each case is bisected once.
 
     Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
-    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far; raises
-    RunEnded if there are none.
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far. Raises
+    RunEnded if such an event comes before the first result.
     """
     _refuse_idle_options(options)
     if options.device:

@@ -146,14 +146,14 @@ class Inspector(Protocol):
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact that was inspected last; to be called if that outcome's `replay_seconds` is above
-        0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
+        """Replays the module or artifact that was inspected last. Call it only if the outcome of that inspection has
+        `replay_seconds` above 0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
         """
         ...
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact again, with opaque functions instead of its custom calls; to be called if the last
-        outcome's `opaque_seconds` is above 0.
+        """Replays the module or artifact again, with opaque functions instead of its custom calls. Call it only if the
+        last outcome has `opaque_seconds` above 0.
         """
         ...
 

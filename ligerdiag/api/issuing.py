@@ -139,12 +139,12 @@ def bisect_subject(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
-    """Bisects the case that the bug report is about, once along each axis, and returns the bisections: what changes its
-    result.
+    """Bisects the case that the bug report is about, once along each axis, to find what changes its result. Returns the
+    bisections.
 
-    options: those of the run. toolchains: names of those to compare, by default all that are there. Raises InputError as
-    `find_issue_subject` and `bisect` do, and if no output of the case is wrong or unordered: trials are compared by the
-    verdicts on outputs.
+    options: the options of the run. toolchains: names of the toolchains to compare, by default all that are installed.
+    Raises InputError as `find_issue_subject` and `bisect` do. Also raises it if no output of the case is wrong or
+    latent, because trials are compared by the verdicts on outputs.
     """
     case = find_issue_subject(report).case
     if not axes:
@@ -194,9 +194,11 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
 
 
 def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
-    """Returns the options that check the reduced program, for a bug report. options: those of the reduction.
+    """Returns the options of a run of `check` on the reduced program, for a bug report. options: the options of the
+    reduction.
 
-    The file with the reduced program has none of the effects that its case declares, so they are among the options.
+    The file with the reduced program does not contain the effects that the case declares, so the returned options
+    contain them.
     """
     own = parse_declarations(reduced.effects, place=f"`effects` of case `{reduced.case_id}` for `{{}}`")
     return CheckOptions(

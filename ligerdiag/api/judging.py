@@ -42,7 +42,9 @@ def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
 
 
 def list_own_flags(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
-    """Returns one note for each set of flags of XLA that cases have: the verdicts hold for a program that runs with them."""
+    """Returns one note for each set of XLA flags that cases declare. The note says that the verdicts hold only for a
+    program that runs with these flags.
+    """
     found: dict[str, list[str]] = {}
     for one in cases:
         if one.xla_flags:
@@ -198,7 +200,9 @@ class Run:
     """The first case that was not as expected, if the user asked to stop there."""
 
     def list_tasks(self) -> list[ReplayTask]:
-        """Returns the cases that are still to be replayed or run: all that were judged, or the one that stopped the run."""
+        """Returns the cases to replay, and to run on a device: all judged cases, or only the one at which the run was
+        stopped.
+        """
         if self.stopped_by is None:
             return self.tasks
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
@@ -212,8 +216,8 @@ class Run:
         return key
 
     def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
-        """Adds the replay of a task with opaque functions to the replay that the results already have for the task;
-        otherwise as `add_replay`.
+        """Adds the replay of a task with opaque functions to the task's usual replay, which must be among the results
+        already; otherwise as `add_replay`.
         """
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))

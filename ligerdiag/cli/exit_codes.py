@@ -46,8 +46,9 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
-"""The meaning of each exit code of `check`. A run that `--exitfirst` stops has the code of a run of the cases that
-have a result."""
+"""The meaning of each exit code of `check`. If `--exitfirst` stops a run, only the cases that have a result decide its
+exit code.
+"""
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
@@ -169,8 +170,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run that has only this case: AS_EXPECTED unless the case makes the run fail, or if it was
-    not run.
+    """Returns the exit code of a run that has only this case. A case that was not run gives AS_EXPECTED, as does every
+    case that does not make the run fail.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
@@ -186,8 +187,8 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
-    A time limit gives 3, as a single case that takes too long does. The user set the limit, so it is no signal; and 4
-    would mean that a case was analysed and could not be decided.
+    A run ended by its time limit exits with 3, like a run with a single case that takes too long. It gets no code of a
+    signal, because the user set the limit; and 4 would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 

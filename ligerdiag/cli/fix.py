@@ -106,8 +106,8 @@ def _require_libcst() -> None:
 
 
 def require_fixable(outputs: Outputs) -> None:
-    """Raises InputError if `check --fix` would print diffs into a report that a program reads, and LigerdiagError if a
-    package is missing.
+    """Raises InputError if `check --fix` would print its diffs into a report in a format for programs, such as JSON.
+    Raises LigerdiagError if a package is missing.
     """
     if outputs.shown is not Format.TERMINAL:
         raise InputError(
@@ -117,8 +117,8 @@ def require_fixable(outputs: Outputs) -> None:
 
 
 def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) -> Ending | None:
-    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns the
-    event that ended the search, if any. watch: the one that the run works under.
+    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns
+    the event that ended the search early; None if it was complete. watch: the handler of signals of this run.
     """
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix

@@ -37,10 +37,10 @@ def make_issue_parts(
     watch: EndWatch,
     on_progress: OnProgress | None,
 ) -> IssueParts:
-    """Makes the parts for the outputs in the format `issue`, and says on stderr if an event ends the work. Raises
-    InputError as `bisect_subject` does.
+    """Makes the parts that a bug report needs; none if no output has the format `issue`. Says on stderr if an event
+    ends the work early. Raises InputError as `bisect_subject` does.
 
-    options: those of the run. watch: the one that the run works under.
+    options: the options of the run. watch: the handler of signals of this run.
     """
     if report.cut_by is not None or not outputs.has(Format.ISSUE):
         return IssueParts()

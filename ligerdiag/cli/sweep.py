@@ -167,8 +167,9 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns the exit code of a sweep: 130, 143 or 3 if it was ended early; otherwise, of the exit codes of its cells and
-    unreadable sources, the one that has precedence in `check`. A cell without a code counts as 3.
+    """Returns the exit code of a sweep: 130, 143 or 3 if the sweep was ended early. Otherwise it is one of the exit
+    codes of the sweep's cells and unreadable sources: the one that `check` would choose. A cell without a code counts
+    as 3.
     """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 

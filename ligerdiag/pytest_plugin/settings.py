@@ -148,7 +148,7 @@ def _find_cases(config: pytest.Config, selectors: tuple[str, ...]) -> tuple[Case
 
 
 PASSING = frozenset({ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED})
-"""Exit codes with which a test passes; a function whose kernels hide no write passes, too."""
+"""Exit codes with which a test passes. NOTHING_CHECKED is among them, so a function whose kernels hide no write passes."""
 _MARGIN = 4
 """Number of columns that pytest puts before each line of an error."""
 

@@ -38,7 +38,9 @@ class CallPatch:
     sentence: str
     """The changed call on one line, with the import that it needs and the names to use after the call."""
     use: str
-    """The last part of `sentence`: the names to use after the call, and a condition on the kernel's parameters."""
+    """The last part of `sentence`: it tells the user which names to use after the call, and which parameters the kernel
+    must have.
+    """
     file: str = ""
     line: int = 0
     """1-based number of the first line of `before`."""
@@ -56,8 +58,8 @@ def compute_patch(
     """Returns a patch that makes the kernel call declare the write; None if the source of the call cannot be read or
     understood, or declares the write already.
 
-    operand: number of an overwritten operand. reads: the reads that the patch is to put right; the names to use depend on
-    them.
+    operand: number of an overwritten operand. reads: the reads that the patch has to correct; they decide which names
+    the patch tells the user to use after the call.
     """
     if call.line is None or call.is_declared or not has_trait(call.target, JAX_TRITON):
         return None
@@ -108,7 +110,7 @@ class _Passed:
 
     value: ast.expr
     written: str
-    """Source text of its entry in `written`: a position among all arguments of the call, or a parameter's name."""
+    """The array's entry in `written`, as source text: a position among all arguments of the call, or a parameter's name."""
     operand: int
     """Number of the operand of the custom call."""
     name: str = ""
@@ -223,8 +225,8 @@ def _quote_names(names: Sequence[str]) -> str:
 
 
 def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
-    """Returns the functions that have to return the new value, innermost first, and the functions that read it, with
-    their lines.
+    """Returns two texts for a value that is overwritten in one function and read in another: the functions that have to
+    return the new value, innermost first, and the functions that read it, with their lines.
 
     Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
     backward pass, or if too many functions lie in between.

@@ -23,8 +23,8 @@ COLLECTED = (
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields groups of those copies whose cause is one of `causes`. Copies due to the same value or loop form a group, as do
-    copies with the same cause and source line. Leaves out a group if the program needs all of its copies.
+    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group;
+    so do copies with the same cause and source line. A group is left out if the program needs all of its copies.
     """
     if context.memory is None:
         return

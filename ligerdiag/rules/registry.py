@@ -40,7 +40,7 @@ class Answers:
     findings: tuple[Finding, ...]
     """The findings, in the order of the rules."""
     failures: tuple[RuleFailure, ...]
-    """The rules that raised an exception: whether their hazard is present is unknown."""
+    """The rules that raised an exception. It is unknown whether the hazards of these rules are present."""
 
 
 def get_rule(id_or_name: str) -> Rule:

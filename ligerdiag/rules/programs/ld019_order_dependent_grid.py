@@ -28,8 +28,8 @@ TICKET_HELP = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each call that has an output in bytes of its own where one program of the grid surely reads
-    what another one surely writes.
+    """Yields a finding for each output of a kernel in which one program of the grid surely reads bytes that another
+    program surely writes. Leaves out outputs that share bytes with an operand (LD011).
     """
     for call, effects in context.optimized_calls:
         count = len(call.operands)
