@@ -224,9 +224,11 @@ class TargetStatus:
 
     target: Target
     here: tuple[str, ...]
-    """Names of the toolchains that can compile for the target and whose environments exist on this machine."""
+    """Names of the toolchains that can compile for the target and whose environments are complete on this machine."""
     elsewhere: tuple[str, ...]
-    """Names of the toolchains that can compile for the target but have no environment yet; `toolchains create` makes one."""
+    """Names of the toolchains that can compile for the target but whose environments are missing or incomplete;
+    `toolchains create` makes them.
+    """
 
 
 def list_target_statuses(

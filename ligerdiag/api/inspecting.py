@@ -76,7 +76,7 @@ def select_modules(
     notes += _describe_rest(dumps)
     if counter.unsplit:
         notes.append(
-            f"{count_of(counter.unsplit, 'file')} not searched for more than one module: together they are too large"
+            f"{count_of(counter.unsplit, 'file')} not searched for further modules: the files together are too large"
         )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 

@@ -36,8 +36,8 @@ def is_compiled(value: Any) -> bool:
 def take_lowered(lowered: Any, targets: Sequence[str], name: str) -> tuple[Any, tuple[Any, ...], Mapping[str, int]]:
     """Returns the StableHLO of a `jax.stages.Lowered` as a function, the types of its arguments, and its mesh.
 
-    targets: names of the GPUs to compile for. Raises InputError if the program was lowered for a platform that none of
-    the targets belongs to, or has a form that ligerdiag does not compile.
+    targets: names of the GPUs to compile for. Raises InputError if a target is not an NVIDIA GPU, if the program was
+    not lowered for CUDA alone, or if it has a form that ligerdiag does not compile.
     """
     from ligerdiag.compile.cases.stablehlo_program import take_lowered as take  # imports JAX, which is there already
 

@@ -40,9 +40,9 @@ MEANINGS: dict[ExitCode, str] = {
         "are unknown; or a rule raises an exception; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: under --strict any such case, else a case with an expectation whose outputs are all unknown"
+        "a case is inconclusive; without --strict, only if the case has an expectation and all of its outputs are unknown"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call, or asks for anything in place",
+    ExitCode.NOTHING_CHECKED: "nothing to check: no program has a custom call or asks XLA to work in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
@@ -60,7 +60,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "reached; or a replay fails; or a rule raises an exception; or schedule and numbers disagree, and no "
         "finding explains it"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel, or asks for anything in place",
+    ExitCode.NOTHING_CHECKED: "nothing to check: no module has an in-place kernel or asks XLA to work in place",
 }
 """The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations.
 """
@@ -90,8 +90,8 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 MEANINGS_OF_TUNING: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "the file is written",
     ExitCode.INPUT: (
-        "usage or input error, perhaps of one case: the file has the choices of the others; no GPU on this machine; "
-        "nothing in the cases is tuned"
+        "usage or input error; no GPU on this machine; nothing in the cases to tune. If only one case is wrong, the file "
+        "has the choices of the others"
     ),
     ExitCode.NOT_ANALYSED: "a case could not be compiled; the file has the choices of the others, if there are any",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",

@@ -82,13 +82,16 @@ class FixLine(ReplayBounds):
     diff: Annotated[bool, Option("--diff", help="Print the diff alone, for `git apply`.")] = False
     cures: Annotated[
         tuple[str, ...],
-        Option("--cure", metavar="NAMES", help="Try only these cures: declare,barrier. Repeatable. [default: all]"),
+        Option(
+            "--cure", metavar="NAMES", help="Try only these cures, such as declare,barrier. Repeatable. [default: all]"
+        ),
     ] = ()
     unsafe: Annotated[
         bool,
         Option(
             "--unsafe",
-            help="Also try cures that depend on code that no case runs, and offer what is right by luck or not proved.",
+            help="Also try cures that depend on code that no case runs. Also offer cures that are right by luck or not "
+            "proved.",
         ),
     ] = False
     format: AnswerForm = AnswerFormat.TERMINAL

@@ -229,7 +229,7 @@ def toolchains(
     ] = None,
 ) -> None:
     """Lists, creates or diagnoses toolchains. Exits with 3 if a diagnosis finds a broken toolchain, or if a toolchain
-    that you name does not exist.
+    that you name has no environment.
     """
     from ligerdiag import api
 

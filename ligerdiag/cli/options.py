@@ -144,7 +144,7 @@ Axes = Annotated[
     Option(
         "--bisect",
         metavar="AXIS",
-        help="With --format issue: also try what changes the result, of passes, flags, targets and toolchains; see "
+        help="With --format issue: also find the passes, flags, targets or toolchains that change the result; see "
         "`ligerdiag bisect`. Repeatable.",
     ),
 ]
@@ -237,7 +237,7 @@ class RuleOptions:
         Option(
             "--select",
             metavar="RULES",
-            help="Count only the findings of these rules: LD001,stale-copy. Repeatable. [default: all rules]",
+            help="Count only the findings of these rules, such as LD001,stale-copy. Repeatable. [default: all rules]",
         ),
     ] = ()
     ignore: Annotated[
@@ -260,7 +260,7 @@ class RuleOptions:
         if selected:
             left_out |= {rule.id: "--select" for rule in RULES if rule.id not in selected | ignored}
         return tuple(
-            ConfigEntry(rule=rule, reason=f"{option} leaves it out", where=option, is_asked=True)
+            ConfigEntry(rule=rule, reason=f"{option} excludes the rule", where=option, is_asked=True)
             for rule, option in sorted(left_out.items())
         )
 

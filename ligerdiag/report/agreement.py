@@ -403,7 +403,8 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             output=name,
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
-            message=f"`{name}` is fresh according to its schedule, but has another value in another legal order of it",
+            message=f"`{name}` is fresh according to its schedule, but has another value if the instructions run in another"
+            " legal order",
             evidence=(
                 ("static", "fresh"),
                 ("orders", f"relative difference {render_figure(one.error)} with the order {one.order}"),

@@ -110,7 +110,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
         return None
     if beside is None:
         raise InputError(
-            "expected `expected` beside `expected_rules`: rules alone do not say which verdicts are expected"
+            "`expected_rules` needs `expected` as well: rules alone do not say which verdicts are expected"
         )
     for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:

@@ -242,8 +242,8 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
         severity=Severity.WARNING,
         summary="something could not be decided, so it does not count as right",
         help=(
-            "see `not covered`; declare the effects of a kernel that cannot be analysed, and the write of a kernel whose"
-            " readers cannot be found again"
+            "see `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of a kernel if"
+            " its readers cannot be found again after XLA's optimizations"
         ),
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
@@ -254,17 +254,17 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
         summary="a case could not be analysed: input or compile error, abort, timeout",
-        help="see the end of the log; nothing is known about this case",
+        help="read the end of the log; ligerdiag knows nothing about this case",
     ),
     TroubleKind.NO_NUMBERS: TroublePage(
         severity=Severity.ERROR,
         summary="a replay or a run on a device was tried and died",
-        help="see the reason; the verdicts still hold, but no execution has confirmed them",
+        help="read the reason; the verdicts still hold, but no execution has confirmed them",
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
         summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM, its time limit or --exitfirst",
-        help="run it again, with more time or fewer cases: compiled artifacts are in the cache",
+        help="repeat the run with more time or fewer cases: it finds the compiled artifacts in the cache",
     ),
 }
 

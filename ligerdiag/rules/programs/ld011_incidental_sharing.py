@@ -72,7 +72,7 @@ def _report(
     evidence = [
         (
             "kernel",
-            f"in grid {grid}, one program {reads} through {through} what another writes through {other},"
+            f"in grid {grid}, one program {reads} bytes through {through} that another writes through {other},"
             f" whatever the data{render_at(found.line)}",
         )
     ]

@@ -31,7 +31,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=f"{begin_sentence(gone, 'is', 'are')} wrong even if the program runs as written:"
-            " a workaround rounds away the value that it reads",
+            " a workaround rounds away the value that is read",
             outputs=gone,
             source=measured.find_line(gone),
             evidence=tuple(("replay", rounded[name]) for name in gone),

@@ -80,7 +80,7 @@ def _find_contradicted(context: Context) -> Iterator[Finding]:
             operand=one.operand,
             instructions=(call.name,),
             evidence=(("declared", f"in the effects that are declared for `{one.target}`"),),
-            help="fix the declaration: ligerdiag uses what the call itself says instead",
+            help="fix the declaration: ligerdiag ignores it, and uses the effects that the call itself states",
         )
 
 
@@ -109,7 +109,7 @@ def _find_aliases_of_others(context: Context) -> Iterator[Finding]:
                 operand=operand,
                 instructions=(call.name,),
                 evidence=(("declared", f"output {output} is operand {operand} with new contents"),),
-                help=f"let the output alias {others}: XLA knows nothing of that write",
+                help=f"let the output alias {others}, because XLA does not know that the kernel writes there",
             )
 
 

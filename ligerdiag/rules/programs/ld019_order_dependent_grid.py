@@ -20,7 +20,10 @@ ROUNDING = 1e-5
 changes whole elements.
 """
 
-HELP = "let no program access what another writes, except by atomics that commute; a second launch sees all writes"
+HELP = (
+    "let no program of the grid access bytes that another one writes, except by atomics that commute; a second launch sees"
+    " all writes of the first"
+)
 TICKET_HELP = (
     "derive the place of a result from the program's number or a prefix sum of counts, or sort the results afterwards: an"
     " atomic counter hands out places in order of arrival"
