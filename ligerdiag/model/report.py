@@ -372,7 +372,7 @@ class Refusal:
     error: str
     """One line that says why there is no analysis of the case."""
     exit_code: int = 0
-    """Exit code that the error gives the run; 0 if the error leaves the exit code of the run as it is."""
+    """Exit code that the error gives the run; 0 if the error does not change the exit code of the run."""
     log_tail: str = ""
     """Last lines of the log of a worker that died, or of the traceback of a bug in ligerdiag."""
     is_undone: bool = False
