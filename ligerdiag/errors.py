@@ -50,8 +50,8 @@ class CompileError(LigerdiagError):
 
 
 class WorkerImportError(CompileError):
-    """Raised if the Python of a toolchain cannot import what a worker needs, such as jax (exit code 3). It is the same for
-    every case, so the whole request fails.
+    """Raised if the Python of a toolchain cannot import a package that a worker needs, such as jax (exit code 3). Every
+    case would fail in the same way, so the whole request fails.
     """
 
 
@@ -94,7 +94,7 @@ MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
 """Most exceptions of an exception group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
-"""From the name of a module that only some programs need to the name of ligerdiag's optional extra that installs it."""
+"""Maps the name of a module that only some programs need to the name of ligerdiag's optional extra that installs it."""
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -56,7 +56,7 @@ TimeoutBySize = Annotated[
         help=f"{_TIMEOUT} [default: 300 for a compile, otherwise by the program's size]",
     ),
 ]
-"""The option `--timeout` of commands that read dumps; `Timeout` is that of all others."""
+"""The option `--timeout` of the commands that read dumps; all other commands have `Timeout`."""
 Targets = Annotated[
     tuple[str, ...],
     Option("--target", metavar="NAMES", help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100]"),

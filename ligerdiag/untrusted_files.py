@@ -67,8 +67,8 @@ on a slow machine.
 """
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
-"""Bytes of memory that the process which parses HLO text may use besides those for the text: jaxlib's libraries take
-most of them.
+"""Bytes of memory that the process which parses HLO text may use in addition to TEXT_MEMORY_PER_BYTE for each byte of
+text. jaxlib's libraries take most of them.
 """
 TEXT_MEMORY_PER_BYTE = 40
 TEXT_BASE_SECONDS = 20.0
@@ -78,8 +78,8 @@ TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 MAXIMUM_STABLEHLO_BYTES = 512 << 20
 """Largest size of a file with StableHLO; only one with weights as constants has more than some MiB."""
 STABLEHLO_BASE_MEMORY_BYTES = 12 << 30
-"""Bytes of data that a worker may use to compile StableHLO, besides those for the module; large programs take half of
-them.
+"""Bytes of data that a worker may use to compile StableHLO, in addition to STABLEHLO_MEMORY_PER_BYTE for each byte of
+the module. Large programs take half of them.
 """
 STABLEHLO_MEMORY_PER_BYTE = 40
 

@@ -131,8 +131,8 @@ def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a new baseline: the compiles of this run, and all other compiles of the baseline at `path`,
-    if that exists.
+    """Returns the text of a new baseline. It has the compiles of this run, and all other compiles of the baseline at
+    `path`, if there is such a file.
 
     Raises InputError if the file at `path` is no baseline.
     """
@@ -146,9 +146,9 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
-    """Returns the text of a file with known findings: those of this run. For cases that this run has not analysed, it
-    keeps the entries of the file at `path`, if that file exists. date: as YYYY-MM-DD. Raises InputError if the file at
-    `path` is not one with known findings.
+    """Returns the text of a file that records the findings of this run as known. For cases that this run has not
+    analysed, the text keeps the entries of the file at `path`, if there is such a file. date: as YYYY-MM-DD. Raises
+    InputError if the file at `path` is not one with known findings.
     """
     found = [
         identify_finding(case.id, case.target, finding)

@@ -120,7 +120,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the name of the function; for a `functools.partial`, that of the function inside it."""
+    """Returns the name of the function; for a `functools.partial`, the name of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     function = getattr(function, "__func__", function)
@@ -169,7 +169,7 @@ def _read_settings() -> dict[str, object]:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that mean what the fields of `Case` with the same names mean."""
+    """Keywords of `ligerdiag.check` with the same names and meanings as fields of `Case`."""
 
     kwargs: Mapping[str, Any] | None
     mesh: Mapping[str, int] | Sequence[int] | None

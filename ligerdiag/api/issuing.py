@@ -1,5 +1,6 @@
-"""Writes the body of a bug report about the one case of a run that has something to report, and collects what the body needs
-beside the report of the run: the program, the flags of the compile, what changes the result, and the module to attach.
+"""Writes the body of a bug report about the only case of a run that has something to report. Besides the report of the
+run, the body needs the program, the flags of the compile, the bisections that show what changes the result, and the
+module to attach; this module collects them.
 """
 
 import platform
@@ -42,9 +43,10 @@ def describe_issue(
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
-    bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
-    program to show, by default the file that defines the case. rule: id or name of the rule whose finding to report, by
-    default that of the most severe finding. Raises InputError if no case of the run has anything to report, or several have.
+    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files
+    that go with the body. program: the program to show, by default the file that defines the case. rule: id or name of
+    the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of the
+    run has anything to report, or several have.
     """
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
@@ -177,7 +179,8 @@ def bisect_subject(
 
 def print_module(report: CheckReport, cache_directory: Path | None) -> str:
     """Returns the optimized module of the case that the bug report is about, as XLA prints it. If XLA cannot print the
-    module, returns the text in the HTML pages; empty if there is none. Raises InputError as `find_issue_subject` does.
+    module, returns its text in the HTML pages; empty if there is no such text. Raises InputError as
+    `find_issue_subject` does.
     """
     case = find_issue_subject(report).case
     shown = "" if case.view is None else "\n".join((*case.view.text, ""))

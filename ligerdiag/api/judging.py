@@ -187,7 +187,7 @@ class Run:
     devices: dict[RunKey, DeviceRun] = field(default_factory=dict["RunKey", DeviceRun])
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
     printed: dict[str, str] = field(default_factory=dict[str, str])
-    """From the name of a source to the text that it printed when it was imported."""
+    """Maps the name of a source to the text that it printed when it was imported."""
     found: frozenset[tuple[Source, str]] = frozenset()
     """The cases that the user's selectors select, whether the run takes them or not."""
     selected: str = ""
@@ -273,7 +273,7 @@ class Run:
     def withdraw(self, key: RunKey, ending: Ending) -> None:
         """Replaces the result of a run that ended after only some of its steps by a result that says "not checked".
 
-        ending: what ended the run, such as Ctrl-C; the new result names it as its reason.
+        ending: the event that ended the run, such as Ctrl-C; the new result gives this event as its reason.
         """
         self.undone.add(key)
         why = f"the run was ended by {ending.value} before its replay or its run on a device"

@@ -33,7 +33,7 @@ class RecordedTuning:
     targets: tuple[str, ...] = ()
     """Names of ligerdiag's targets that describe this GPU."""
     artifacts: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """From the id of each case that was compiled to the directory of its artifact."""
+    """Maps the id of each case that was compiled to the directory of its artifact."""
     errors: Mapping[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
     """Maps the id of each case that was not compiled to the reason."""
 

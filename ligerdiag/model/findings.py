@@ -206,7 +206,7 @@ class Finding:
     help: str = ""
     """The remedy: one clause that says how to remove the hazard."""
     suppressed: Suppression | None = None
-    """The suppression that allows the finding; None if none does."""
+    """The suppression that allows the finding; None if the finding is not allowed."""
     call: CallPlace | None = None
     """The kernel call that overwrites the operand; None if the finding is about no call."""
     reader: ReadPlace | None = None
@@ -231,8 +231,8 @@ class Finding:
 
 
 class Attribution(StrEnum):
-    """How the numbers computed for an output compare with the intended ones and with the stale ones, which a run
-    computes in which no instruction sees a hidden write.
+    """How the numbers computed for an output compare with two others: the intended numbers, and the stale numbers. The
+    stale numbers are those of a run in which no instruction sees a hidden write.
     """
 
     FRESH = "fresh"
@@ -296,8 +296,8 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """How the numbers of one output compare with the intended ones, and with the stale ones, which a run computes in
-    which no instruction sees a hidden write.
+    """How the numbers of one output compare with the intended numbers and with the stale numbers, which are those of a
+    run in which no instruction sees a hidden write.
     """
 
     attribution: Attribution
@@ -310,14 +310,16 @@ class OutputNumbers:
     tolerance: float
     """Relative error up to which two results of the output count as equal."""
     rows_fresh: int = 0
-    """Number of rows (a row is one index of the first dimension; a scalar is one row) that equal the intended ones."""
+    """Number of rows whose numbers equal the intended ones. A row is one index of the first dimension; a scalar is one
+    row.
+    """
     rows_stale: int = 0
-    """Number of rows that equal the stale ones and not the intended ones."""
+    """Number of rows whose numbers equal the stale ones and not the intended ones."""
     rows: int = 0
     """Number of all rows; 0 if the user did not request a comparison of single rows."""
     nan_as_stale: bool = False
-    """Whether the output has NaN in exactly the elements in which the stale numbers have it, and the intended ones are
-    finite.
+    """Whether the intended numbers are finite and the output has NaN in exactly those elements in which the stale
+    numbers have NaN.
     """
     worst: WorstElement | None = None
     """The element that differs most; None if the output is fresh, is undecided or has complex numbers."""
@@ -394,7 +396,7 @@ class UnwrittenRead:
     """
 
     output: int
-    """Number of the output among those of the call."""
+    """Number of the output that the kernel reads, counted from 0 among the outputs of the call."""
     bytes: int
     size: int
     """Size of the output in bytes."""
@@ -453,13 +455,13 @@ class LaunchNumbers:
     checked: int = 0
     """Number of launches that the replay ran again to find races: small launches, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """From output number to (unwritten elements, all elements) in the launch that leaves most unwritten; only outputs
+    """Maps the number of an output to (unwritten elements, all elements) in the launch that leaves most unwritten; only outputs
     with unwritten elements are listed.
     """
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """Maps the number of an operand that is overwritten or shares bytes with an output to a relative difference: that
-    between the results of the launch and those of a run in which the programs of the grid run in another order or on
-    bytes that are not shared.
+    """Relative differences between the results of the launch and those of a run in which the programs of the grid run
+    in another order, or on bytes that are not shared. The keys are the numbers of the operands that are overwritten or
+    share bytes with an output.
     """
     operands: int = 0
     """Number of operands of the call; buffers are numbered consecutively, these operands first, then the call's
@@ -544,7 +546,7 @@ class OpaqueReplay:
     reason: str = ""
     """One line that says why the replay was not done or, if it was done, why outputs are undecided; else empty."""
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """From output name to the comparison of its numbers, in the program's order."""
+    """Maps each output name to the comparison of its numbers, in the program's order."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels, or targets of the custom calls, that opaque functions replaced, each once."""
     unreached: tuple[str, ...] = ()
@@ -569,20 +571,19 @@ class Replay:
     the first NaN); else empty.
     """
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """From output name to the comparison of its numbers, in the program's order."""
+    """Maps each output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the output in program order (the program's operations run in the order
+    """Maps each output name to the relative error of the output in program order (the program's operations run in the order
     in which they are written), measured against the case's own reference function; empty if the case has none.
     """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
+    """Maps each output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
     subtracting it again: the difference between the program's results with and without the workaround. Empty if the
     program has no such workaround.
     """
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From the name of an argument that was overwritten although it was not donated, to the share of its elements that
-    changed.
+    """Maps the name of each argument that was overwritten without being donated to the share of its elements that changed.
     """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
     """Maps an output name to the relative difference between the output's values in two executions of the schedule. The
@@ -627,7 +628,9 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns one reason for each replay that was tried and died: this one, or the one with opaque functions."""
+        """Returns the reason why this replay died, and the reason why the replay with opaque functions died; leaves out
+        a replay that did not die.
+        """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()
         return (*own, *[f"with opaque functions: {reason}" for reason in opaque])
@@ -635,8 +638,8 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended numbers and with the stale ones, those
-    of a run in which no instruction sees a hidden write.
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers,
+    which are those of a run in which no instruction sees a hidden write.
     """
 
     errors: tuple[float, ...]
@@ -673,7 +676,7 @@ class DeviceRun:
     """Number of executions per set of random inputs."""
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From output name to the static analysis's verdict on the artifact that was compiled on the device."""
+    """Maps each output name to the static analysis's verdict on the artifact that was compiled on the device."""
     not_covered: tuple[str, ...] = ()
     """One line for each part of the device's artifact that the static analysis does not cover, so that `verdicts` say
     nothing of it.

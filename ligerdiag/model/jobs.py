@@ -110,7 +110,7 @@ class DiscoverAnswer:
 
     cases: tuple[CaseSpec, ...]
     dependencies: Mapping[str, str]
-    """From the path of each file of the project that was imported to the file's sha256."""
+    """Maps the path of each file of the project that was imported to the file's sha256."""
     printed: str = ""
     """The text that the user's code printed while it was imported."""
 

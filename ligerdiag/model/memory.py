@@ -116,14 +116,14 @@ class DonationFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donation:
-    """A donated argument, and the output that takes its bytes or the reason why none does."""
+    """A donated argument, with the output that takes its bytes or the reason why no output does."""
 
     argument: str
     bytes: int
     output: str = ""
-    """Name of the output that takes the argument's bytes; empty if none does."""
+    """Name of the output that takes the argument's bytes; empty if no output takes them."""
     fault: DonationFault | None = None
-    """The reason why no output takes the argument's bytes; None if one does."""
+    """The reason why no output takes the argument's bytes; None if an output takes them."""
     why: str = ""
     """One clause that states the fault, with names and shapes."""
     line: SourceLine | None = None

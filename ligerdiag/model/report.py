@@ -123,7 +123,7 @@ class CaseReport(Shown):
     it was not compared with the outputs.
     """
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
     """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
@@ -147,7 +147,7 @@ class CaseReport(Shown):
     mismatch: str = ""
     """One line on how the verdicts contradict the expectation; empty if they do not."""
     error: str = ""
-    """One line that says what failed, if the status is `could not analyse` or `not checked`; else empty."""
+    """If the status is `could not analyse` or `not checked`, one line with the reason; else empty."""
     error_exit_code: int = 0
     """Exit code that the error calls for: 2 for wrong input, 3 for a program that could not be analysed."""
     log_tail: str = ""
@@ -220,7 +220,7 @@ class CheckReport(Shown):
     targets: tuple[str, ...]
     toolchain: str
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the name of each of the toolchain's packages to its version."""
+    """Maps the name of each of the toolchain's packages to its version."""
     is_other_toolchain: bool = False
     """Whether the toolchain differs from the one that is installed with ligerdiag."""
     seconds: float = 0.0
@@ -339,7 +339,7 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the output depends in the program as written, as a bit set
+    """Maps each output name to the hidden writes on which the output depends in the program as written, as a bit set
     (`analysis.evaluation.labels` defines the bits; the writes are in program order); empty if no output depends on a
     write.
     """
@@ -348,7 +348,7 @@ class Inspection:
     replay can show whether the output does hold such bytes.
     """
     output_lines: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
-    """From output name to the line that computes the output; lacks outputs without a line, such as arguments that are
+    """Maps each output name to the line that computes the output; lacks outputs without a line, such as arguments that are
     returned unchanged.
     """
     neighbourhoods: tuple[Neighbourhood, ...] = ()

@@ -65,13 +65,13 @@ class Reader:
     side: ReadTime
     origin: Origin
     within: str | None = None
-    """The scheduled instruction that contains the operation, such as `fusion of 7 operations`; empty if none does, None
-    if not recorded.
+    """The scheduled instruction that contains the operation, such as `fusion of 7 operations`. Empty if the operation
+    is a scheduled instruction itself; None if this was not recorded.
     """
 
     @property
     def primitive(self) -> str:
-        """Returns JAX's name of the operation; if there is none, XLA's."""
+        """Returns JAX's name of the operation; if JAX has no name for it, XLA's name."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
@@ -127,7 +127,7 @@ class ScheduleFacts:
     """
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     """The neighbourhood of each hidden write, in program order."""
     memory: MemoryFigures | None = None
@@ -353,7 +353,7 @@ class ScheduleView:
     anchors: tuple[tuple[int, int], ...] = ()
     """(instruction id, index into `text`) of every step, for links from the step to its line."""
     places: Mapping[str, tuple[ValueBytes, ...]] = field(default_factory=dict[str, tuple[ValueBytes, ...]])
-    """From the name of an instruction, without `%`, to the bytes of the values that it defines; empty without XLA's
+    """Maps the name of an instruction, without `%`, to the bytes of the values that it defines; empty without XLA's
     buffer assignment.
     """
     notes: tuple[str, ...] = ()

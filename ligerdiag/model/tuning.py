@@ -1,5 +1,5 @@
-"""Records about XLA's autotuning: a file with the choices that it made on a GPU, and the instructions of one compile for
-which it chooses.
+"""Records about XLA's autotuner: a file with the choices that it made on a GPU, and the instructions of one compile for
+which it chooses an implementation.
 
 XLA's autotuner measures on a GPU which of several implementations of an instruction is fastest, such as a Triton kernel
 or a call of cuBLAS for a product of matrices. Without a GPU, XLA takes the first implementation that it can compile.

@@ -177,10 +177,10 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | 
     """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
     wrong.
 
-    There are three kinds: outputs all of whose findings name an instruction that the replayed numbers do not test
-    (`Replay.unreached`: the drawn arguments do not enter its branch or loop, or it only computes a maximum that a
-    softmax subtracts again); outputs that only a wrong decision, such as a predicate, makes wrong; and outputs that
-    depend on bytes in which XLA keeps two values.
+    There are three kinds. For the first kind, each finding about the output names an instruction that the replayed
+    numbers do not test (`Replay.unreached`): the drawn arguments do not enter its branch or loop, or it only computes a
+    maximum that a softmax subtracts again. Outputs of the second kind are wrong only because of a wrong decision, such
+    as a predicate. Outputs of the third kind depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:

@@ -62,7 +62,7 @@ class Baseline:
     ligerdiag: str
     """Version of ligerdiag that recorded the file."""
     toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """From the name of each toolchain to the versions of its packages when the baseline was recorded."""
+    """Maps the name of each toolchain to the versions of its packages when the baseline was recorded."""
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":

@@ -44,7 +44,7 @@ _READ_LABELS: Mapping[str, str] = {
     _SEEN: "read here, needs the old value",
     _SPECIAL: "tested here",
 }
-"""From each way to go wrong to the words for the line that reads."""
+"""Maps each way to go wrong to the words for the line that reads."""
 _ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
 _HOSTS = (_MISSED, _SEEN, *list_ids(RuleKind.CALLER_WRITE), *list_ids(RuleKind.RACE))
 """The ways of causes that the finding about the hidden write can be a note of, in the order of preference."""
@@ -339,7 +339,7 @@ class FindingGroup:
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
     """Returns the causes (findings of one mistake, joined) of all cases, in groups. A group has the causes of different
     cases that agree in rule, message, source line and the cause that they follow from, if any. Groups are sorted by
-    severity, then rule; each comes before the groups that follow from it.
+    severity, then rule, and each group comes before its consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}

@@ -27,7 +27,7 @@ class Axis(StrEnum):
     run after it.
     """
     PASSES = "passes"
-    """XLA's passes, to find the one that makes an output wrong."""
+    """XLA's passes, to find the pass that makes an output wrong."""
     FLAGS = "flags"
     """The flags of XLA."""
     TARGETS = "targets"
@@ -42,9 +42,9 @@ class BisectionRow:
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From column title to text, for the columns between the label and the outputs."""
+    """Maps the title of a column to the text of its cell, for the columns between the label and the outputs."""
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""

@@ -60,7 +60,7 @@ def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[
 def report_copies(
     context: Context, rule: Rule, group: Sequence[ExplainedCopy], remedy: str, *, severity: Severity | None = None
 ) -> Finding:
-    """Returns one finding about a group of copies with a common cause. severity: by default that of the rule."""
+    """Returns one finding about a group of copies with a common cause. severity: by default the severity of the rule."""
     copies = [one.copy for one in group]
     avoidable = [one for one in copies if not one.is_needed] or copies
     source = next((one.line for one in copies if one.line is not None), None)

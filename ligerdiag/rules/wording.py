@@ -365,7 +365,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
     """Returns the instructions on a shortest path along operands from `start` (excluded) to `end` (included); () if
-    there is none.
+    there is no path.
     """
     path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]

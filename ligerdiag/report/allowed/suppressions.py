@@ -242,7 +242,7 @@ class Suppressions:
     known: KnownFindings = field(default_factory=KnownFindings)
     """The findings that the project knows, which are allowed if nothing else allows them."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
-    """From the real path of each file that was read to its comments that allow findings."""
+    """Maps the real path of each file that was read to its comments that allow findings."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
     """(real path of the file, line of the comment, rule id) of each comment that allowed a finding."""

@@ -88,7 +88,7 @@ class ReportedSide:
     elsewhere.
     """
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From package name to version, for each package of the toolchain."""
+    """Maps each package name to the version, for each package of the toolchain."""
     name: str = ""
     """The toolchain as the user gave it to `check --toolchain A,B`; empty for a report that was read from a file."""
     interrupted: bool = False
@@ -160,7 +160,9 @@ class ComparedCase:
 
     @property
     def target(self) -> str:
-        """Returns the target of the case, such as `h100`, or `a100 → h100` if the two reports have different ones."""
+        """Returns the target of the case, such as `h100`; if the two reports have different targets, both, such as
+        `a100 → h100`.
+        """
         if self.old.target == self.new.target:
             return self.new.target
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
@@ -207,7 +209,7 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
     "copied": lambda memory: memory.copied,
     "collectives": lambda memory: sum(size for _, size in memory.collectives),
 }
-"""From the name of each figure to the function that takes its bytes from the memory of a case."""
+"""Maps the name of each figure to the function that takes its bytes from the memory of a case."""
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:

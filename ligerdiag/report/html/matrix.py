@@ -26,7 +26,7 @@ class MatrixCell:
     rules: tuple[str, ...]
     error: str
     is_changed: bool
-    """Whether the verdict differs from that of the nearest cell to the left that has a verdict."""
+    """Whether the verdict differs from the verdict of the nearest cell to the left that has one."""
     page: str = ""
     """Address of the page about this case; empty if there is none."""
 

@@ -51,8 +51,8 @@ class Article:
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """Returns the findings of the page, the worst first and allowed ones last. steps: instruction name to step id, from
-    `compute_step_ids`.
+    """Returns the findings of the page, the worst first and allowed ones last. steps: maps each instruction's name to
+    its step id, from `compute_step_ids`.
     """
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 

@@ -30,13 +30,13 @@ class _Module:
 
     lines: Sequence[str]
     defined: Mapping[str, int]
-    """From the name of an instruction to the index of its line."""
+    """Maps the name of an instruction to the index of its line."""
     homes: Sequence[int]
     """For each line, the index of the line that begins its computation; -1 for a line outside of a computation."""
     computations: Mapping[str, int]
-    """From the name of a computation to the index of its header."""
+    """Maps the name of a computation to the index of its header."""
     comments: Mapping[str, str]
-    """From the name of an instruction to what the excerpt says about it: its part in the finding, and its bytes."""
+    """Maps the name of an instruction to what the excerpt says about it: its part in the finding, and its bytes."""
 
 
 def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ _READS = {
     ReadKind.CLOBBERED: "READS THE NEW CONTENTS",
     ReadKind.UNKNOWN: "reads it",
 }
-"""From each kind of read to the comment on its line; wrong ones stand out."""
+"""Maps each kind of read to the comment on its line; wrong ones stand out."""
 _COMPUTES = {
     ReadKind.ORIGINAL: "computes the old contents again, as it should",
     ReadKind.STALE: "COMPUTES THE OLD CONTENTS AGAIN",

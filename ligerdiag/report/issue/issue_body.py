@@ -58,7 +58,7 @@ class IssueFacts:
     program: ProgramSource | None
     """The program to show; None if the module was compiled elsewhere."""
     versions: Mapping[str, str]
-    """From the name of a package to its version; `python` is one of them."""
+    """Maps the name of a package to its version; `python` is one of them."""
     is_ours: bool = True
     """Whether the module was compiled for this report, for a GPU that was described to XLA; false for a dump."""
     system: str = ""
@@ -75,7 +75,7 @@ class IssueFacts:
     commands: tuple[str, ...] = ()
     """The commands that reproduce the result."""
     bisections: tuple[Bisection, ...] = ()
-    """Bisections, each of which varies the compile to see what changes the result."""
+    """The bisections; each one varies one property of the compile, to find what changes the result."""
 
 
 _FOLDED_FROM = 60

@@ -144,8 +144,9 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the relative error of a lossy output, compared with the result of running the program in the order in
-    which it is written, or with the case's reference if that error is larger, as the former may be lossy itself.
+    """Returns the larger of two relative errors of a lossy output: its error compared with the result of running the
+    program in the order in which it is written, and its error compared with the case's reference. The first alone does
+    not suffice, because that result may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error

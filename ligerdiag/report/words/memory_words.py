@@ -251,7 +251,9 @@ class MemoryFigure:
 
     @property
     def change(self) -> int | None:
-        """Returns the bytes of the second compile minus those of the first; None if the memory of one of them is unknown."""
+        """Returns the bytes of the second compile minus the bytes of the first; None if the memory of one of them is
+        unknown.
+        """
         return None if self.first is None or self.second is None else self.second - self.first
 
 

@@ -52,7 +52,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding
-    if the case's reference confirms all of its outputs, and adds one for other lossy outputs.
+    if the case's reference confirms all of its outputs. Adds a finding for outputs that are lossy without one.
     """
     numbers = measured.numbers
     if numbers is None:
