@@ -254,7 +254,9 @@ def list_target_statuses(
 
 
 def _compiles_for(spec: ToolchainSpec | None, target: Target) -> bool:
-    """Returns whether nothing is known against a toolchain for the target. spec: None for the default toolchain."""
+    """Returns whether a toolchain can compile for the target, as far as its entry in `toolchains.toml` says. spec: None
+    for the default toolchain.
+    """
     if spec is None:
         return target.platform is Platform.CUDA
     return target.platform is spec.platform and target.generation not in spec.fails_for

@@ -434,8 +434,8 @@ def _replay_opaquely(
     report_progress: OnProgress,
     find_readers: FindReaders | None,
 ) -> None:
-    """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays: all
-    cases if the user asked for it, otherwise those about which the replay itself leaves something open.
+    """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays. If the
+    user asked for it, these are all cases; otherwise, the cases that the usual replay could not decide.
     """
     run = course.run
     tasks = [

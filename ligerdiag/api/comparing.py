@@ -205,7 +205,9 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
 
 
 def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
-    """Returns a label for each of the two compiles: target and toolchain, as far as these differ."""
+    """Returns a label for each of the two compiles: its target if the targets differ, and its toolchain if the
+    toolchains differ.
+    """
 
     def label(number: int) -> str:
         words = [targets[number]] if targets[0] != targets[1] else []

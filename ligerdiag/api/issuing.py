@@ -218,7 +218,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
 
 
 def _choose_toolchain(reduced: Reduced, toolchains: Sequence[str]) -> str:
-    """Returns the toolchain with which an output of the reduced program is wrong, of two whose verdicts differ."""
+    """Returns the one of two toolchains with different verdicts with which an output of the reduced program is wrong."""
     verdicts = reduced.symptom.verdicts
     wrong = [name for name, word in zip(toolchains, verdicts, strict=False) if word and Verdict(word).is_wrong]
     return (*wrong, *toolchains[::-1])[0]
@@ -230,9 +230,10 @@ _FILE = re.compile(_CANDIDATE)
 
 
 def _rename_candidates(report: CheckReport, name: str) -> CheckReport:
-    """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has.
+    """Returns the report on a reduced program, in which the name of the temporary file that was judged, and line
+    numbers in it, are replaced by the name of the file that the user gets.
 
-    name: the name of the file that everybody has, whose lines are others.
+    name: the name of the file that the user gets, in which the lines have other numbers.
     """
 
     def rename(text: str) -> str:

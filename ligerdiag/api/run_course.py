@@ -131,8 +131,8 @@ class RunCourse:
         save_last_run(cache, last)
 
     def _is_unexpected(self, key: RunKey) -> bool:
-        """Returns whether a case is surely not as expected. An inconclusive case that still lacks numbers is not, because
-        the numbers may decide it; and without a policy no case is.
+        """Returns whether a case is surely not as expected. Returns False for an inconclusive case that still lacks
+        numbers, because the numbers may decide it, and for every case if the run has no policy.
         """
         known = KnownFindings(findings=self.known.findings, recorded=self.known.recorded, where=self.known.where)
         report = self.conclude(key, Suppressions(self.options.suppress, known=known))

@@ -196,7 +196,7 @@ def _answer(line: FixLine, fixes: "tuple[CaseFix, ...]") -> NoReturn:
 
 
 def _require_one(curable: Sequence[str]) -> None:
-    """Raises InputError if several cases have a cure: each is proved without those of the others."""
+    """Raises InputError if several cases have a cure, because each cure is proved without the cures of the other cases."""
     if len(curable) > 1:
         raise InputError(
             f"`--write` and `--diff` take one case at a time, and {len(curable)} have a cure, each proved without the"
@@ -231,7 +231,7 @@ def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
 
 
 def _replace_text(path: Path, text: bytes) -> None:
-    """Writes a file at once, and keeps its permissions."""
+    """Replaces the contents of a file atomically, and keeps its permissions."""
     mode = path.stat().st_mode
     write_atomically(path, text)
     path.chmod(mode & 0o7777)

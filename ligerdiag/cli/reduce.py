@@ -148,8 +148,9 @@ def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | Non
 def _write_issue(
     line: ReduceLine, options: ReduceOptions, reduced: "Reduced", ending: "Ending | None"
 ) -> "Ending | None":
-    """Writes the bug report to standard output, if nothing ends the run before it is made. Returns the event that did, or
-    that ended its bisections. ending: the event that has ended the run already, if any.
+    """Writes the bug report to standard output, unless an event ended the run before the report could be made. Returns
+    the event that ended the run or the bisections early; None if none did. ending: the event that has ended the run
+    already, if any.
     """
     text = ""
     if ending is None:

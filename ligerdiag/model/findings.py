@@ -455,8 +455,8 @@ class LaunchNumbers:
     checked: int = 0
     """Number of launches that the replay ran again to find races: small launches, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """Maps the number of an output to (unwritten elements, all elements) in the launch that leaves most unwritten; only outputs
-    with unwritten elements are listed.
+    """Maps the number of an output to (unwritten elements, all elements) in the launch that leaves most of them
+    unwritten; only outputs with unwritten elements are listed.
     """
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
     """Relative differences between the results of the launch and those of a run in which the programs of the grid run

@@ -289,8 +289,8 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs that are right by the verdict, but on the device differ from the case's
-    reference; empty if the device was compared with a replay of the program instead.
+    """Returns the names of the outputs whose verdict is right although their values on the device differ from the
+    case's reference; empty if the device was compared with a replay of the program instead.
     """
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()

@@ -255,7 +255,7 @@ def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str
 def _find_unexpected_errors(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], wanted: Mapping[str, frozenset[Verdict]]
 ) -> list[str]:
-    """Returns a line for each finding that is an error although the case expects nothing wrong where it stands.
+    """Returns a line for each finding of severity error that contradicts the expectation of the case.
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
     case's reference (LD016), so a case that expects it to be right contradicts an error about it. An error that names

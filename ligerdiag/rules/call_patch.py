@@ -311,7 +311,9 @@ def _list_lines(text: str) -> tuple[str, ...]:
 
 
 def _is_nested(node: ast.Call, statement: ast.stmt) -> bool:
-    """Returns whether the call is more than the right side of one assignment and more than a statement of its own."""
+    """Returns whether the call is a part of a larger expression: neither the whole right side of one assignment nor a
+    statement of its own.
+    """
     match statement:
         case ast.Assign(targets=[_], value=value) | ast.Expr(value=value):
             return value is not node
@@ -352,8 +354,9 @@ def _find_outputs(node: ast.Call) -> str:
 
 
 def _find_call(tree: ast.Module, line: int) -> tuple[ast.Call, ast.stmt | None] | None:
-    """Returns the innermost `triton_call` around the line, and the statement whose lines a patch can replace, None if
-    the call may run another number of times than its statement; None if no single call is found.
+    """Returns the innermost `triton_call` around the line, and the statement whose lines a patch can replace. The
+    statement is None if it may execute the call several times or not at all. Returns None if there is no such call, or
+    more than one.
     """
     found = [
         node

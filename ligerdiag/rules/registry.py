@@ -117,7 +117,7 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
     """Runs all rules; a rule that raises an exception becomes a failure and stops no other. LigerdiagError (such as one
     about a limit of time) and MemoryError propagate; with LIGERDIAG_DEBUG every exception does.
 
-    run: yields the findings of a rule. fall_back: yields instead those of a rule that failed.
+    run: yields the findings of a rule. fall_back: yields the findings to use for a rule that raised an exception.
     """
     findings: list[Finding] = []
     failures: list[RuleFailure] = []

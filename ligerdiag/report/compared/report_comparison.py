@@ -367,7 +367,9 @@ def _grade(case: ComparedCase) -> Grade:
 
 
 def _is_weighed(figure: ComparedFigure, case: ComparedCase) -> bool:
-    """Returns whether a figure counts for the grade: temporaries do only if all reserved memory changes with them."""
+    """Returns whether a figure counts for the grade. Temporaries count only if all reserved memory changes in the same
+    direction.
+    """
     if figure.name != "temporaries" or case.old.memory is None or case.new.memory is None:
         return True
     return compute_change(case.old.memory.reserved, case.new.memory.reserved) * figure.change > 0
@@ -393,8 +395,8 @@ def _rank_verdict(verdict: Verdict | None) -> int:
 
 
 def _counts(finding: ReportedFinding, case: ComparedCase) -> bool:
-    """Returns whether a finding that appeared or is gone counts for the grade. A finding about copies does not if the
-    copied bytes of both reports are known, as these count.
+    """Returns whether a finding that appeared or is gone counts for the grade. A finding about copies does not count if
+    the copied bytes of both reports are known, because then the bytes count.
     """
     copied = case.find("copied")
     is_in_figure = (

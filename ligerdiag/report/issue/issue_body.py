@@ -422,7 +422,7 @@ _MOST_LABELS = 6
 
 
 def _name_some(labels: Sequence[str], is_usual: bool) -> str:
-    """Returns the labels of trials; only the number of those many that have the usual result."""
+    """Returns the labels of trials as text. If many trials have the usual result, returns their number instead."""
     if is_usual and len(labels) > _MOST_LABELS:
         return f"each of {len(labels)} others"
     return join_words([render_code(label) for label in labels])

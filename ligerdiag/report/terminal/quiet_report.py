@@ -35,7 +35,7 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
 
 def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
-    fault; one for all targets on which it is the same.
+    fault. Targets of a case with the same line share it.
     """
     found: dict[tuple[str, TroubleKind, str], list[str]] = {}
     for case in report.cases:

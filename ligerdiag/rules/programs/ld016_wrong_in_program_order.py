@@ -61,8 +61,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _describe_wrong(measured: Measured, name: str, error: float, *, is_alone: bool) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair, about an output that differs from the reference. is_alone: whether no
-    other output does; the finding itself then has the output's line.
+    """Returns evidence, a (label, sentence) pair, about an output that differs from the reference. is_alone: whether
+    this is the only output that differs; the finding itself then has the output's line.
     """
     tolerance = 0.0 if measured.numbers is None else measured.numbers.reference_tolerance.get(name, 0.0)
     sentence = render_difference(name, error, "the reference", tolerance)
