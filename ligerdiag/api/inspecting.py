@@ -176,7 +176,7 @@ class InspectedModules:
 
     @property
     def total(self) -> int:
-        """Returns the number of selected artifacts and modules."""
+        """Returns the number of artifacts and modules to inspect."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:

@@ -136,7 +136,7 @@ ReportOutputs = Annotated[
         "--output",
         metavar="[FORMAT=]FILE",
         help="Write the report to a file, too: sarif=out.sarif. Repeatable. A FILE alone gets the format of its suffix "
-        "(.json, .md, .sarif, .txt, .xml), or else of --format, and then standard output gets the table.",
+        "(.json, .md, .sarif, .txt, .xml). With any other suffix it gets that of --format, and standard output the table.",
     ),
 ]
 Axes = Annotated[
@@ -172,7 +172,7 @@ class ReplayBounds:
             "--replay-seconds",
             min=0.001,
             metavar="SECONDS",
-            help="Replay a program only if its replay is estimated to take less time.",
+            help="Replay a program only if the estimated time of its replay is below this limit.",
         ),
     ] = 10.0
     replay_memory: Annotated[
@@ -180,7 +180,7 @@ class ReplayBounds:
         Option(
             "--replay-memory",
             metavar="SIZE",
-            help="Replay a program only if its replay is estimated to take less memory, such as 500M.",
+            help="Replay a program only if the estimated memory of its replay is below this limit, such as 500M.",
         ),
     ] = "4G"
     full: Annotated[

@@ -112,7 +112,9 @@ def run_reduce(line: ReduceLine) -> None:
 
     if api.is_dump(line.selector):
         if line.format is ReductionFormat.ISSUE:
-            raise InputError("`--format issue` describes a case, and `reduce` prints only a summary of a dump")
+            raise InputError(
+                "`--format issue` is for a case: leave it out, as `reduce` prints only a summary for a dump"
+            )
         _reduce_dump(options, None if line.quiet else show, line.time_limit)
     code, is_issue = ExitCode.AS_EXPECTED, line.format is ReductionFormat.ISSUE
     hlo = line.output.with_suffix(".hlo")

@@ -90,7 +90,14 @@ Exit codes:
 class SweepLine:
     """The options of `sweep`."""
 
-    grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
+    grid: Annotated[
+        Path,
+        Option(
+            metavar="GRID",
+            help="TOML file with the cases, targets, toolchains, flags and sizes to combine.",
+            show_default=False,
+        ),
+    ]
     out: Annotated[Path, Option("--out", metavar="DIR", help="Folder for the tables and pages.")] = Path("sweep")
     store: Annotated[
         str | None,
@@ -98,13 +105,20 @@ class SweepLine:
     ] = None
     scheduler: Annotated[
         str | None,
-        Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+        Option(
+            "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers run the tasks. [default: this machine]"
+        ),
     ] = None
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one for each core]")
+        int | None,
+        Option(
+            "--jobs", "-j", min=1, metavar="N", help="Worker processes on this machine. [default: one for each core]"
+        ),
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if it has a result.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if the store has its result.")] = (
+        False
+    )
     retry: Annotated[bool, Option("--retry", help="Run again the tasks that could not be analysed.")] = False
 
 

@@ -120,7 +120,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One disagreement, at one buffer of one call."""
+    """One disagreement between the declaration of a call, its kernel's code and its runs, about one buffer of the call."""
 
     kind: ProblemKind
     kernel: str

@@ -193,8 +193,8 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read of the HTML report gets the value that a kernel overwrites. Unlike in `Origin`, COPY also covers
-    copies that were made of the overwritten bytes.
+    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. COPY means more than
+    `Origin.SOURCE`: it also covers copies that were made of the overwritten bytes.
     """
 
     SAME_BYTES = "same bytes"

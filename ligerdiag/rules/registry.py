@@ -135,11 +135,12 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
-    none. replayed, ran: whether there was a replay, and a run on a device.
+    """Returns the ids of the rules that need a replay or a run on a device, if there was none, so that they could not
+    decide. replayed: whether there was a replay. ran: whether there was a run on a device.
 
-    Rules about drift from a baseline and about budgets are always included: an expectation of a case cannot cover
-    them, because an option of the run asks for them, and a suppression for them may be needed in another run.
+    The rules about drift from a baseline and about budgets are always among them. Such rules run only if an option asks
+    for them, so a case cannot expect their findings, and a suppression that this run does not use may be needed by
+    another run.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

@@ -35,7 +35,7 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
 
 def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
-    fault. Targets of a case with the same line share it.
+    fault. A line that is the same on several targets of a case appears once.
     """
     found: dict[tuple[str, TroubleKind, str], list[str]] = {}
     for case in report.cases:

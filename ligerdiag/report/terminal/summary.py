@@ -49,7 +49,7 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
     """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of
-    the worker's log. Targets of a case with the same lines share them.
+    the worker's log. Lines that are the same on several targets of a case appear once.
     """
     groups: dict[tuple[object, ...], list[CaseReport]] = {}
     for case in cases:
