@@ -62,8 +62,7 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ),
     ExitCode.NOTHING_CHECKED: "nothing to check: no module has an in-place kernel or asks XLA to work in place",
 }
-"""The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations.
-"""
+"""The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations."""
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",

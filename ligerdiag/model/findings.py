@@ -8,9 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The severity of a finding. `--fail-on` sets the lowest severity that fails a run. A finding is at most as severe
-    as its rule.
-    """
+    """The severity of a finding, at most that of its rule; `--fail-on` sets the lowest severity that fails a run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -216,9 +214,8 @@ class Finding:
     inputs the decision, and so the output, is right nevertheless.
     """
     lost_writes: tuple[int, ...] = ()
-    """For a finding about a kernel call that the schedule lacks: the numbers (as `CallPlace.number`) of the hidden
-    writes that this call would make. A finding about a read that misses one of these writes is a consequence of this
-    finding.
+    """For a finding about a call that the schedule lacks: numbers (as `CallPlace.number`) of the hidden writes that the
+    call would make. A finding about a read that misses one of these writes follows from this finding.
     """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
@@ -259,9 +256,7 @@ class Attribution(StrEnum):
 
 
 FAR = 0.5
-"""Smallest relative error at which a result counts as a different value; a smaller error counts as rounding of the same
-value.
-"""
+"""Smallest relative error at which a result counts as a different value; a smaller error counts as rounding."""
 
 
 class ReplayState(StrEnum):
@@ -310,9 +305,7 @@ class OutputNumbers:
     tolerance: float
     """Relative error up to which two results of the output count as equal."""
     rows_fresh: int = 0
-    """Number of rows whose numbers equal the intended ones. A row is one index of the first dimension; a scalar is one
-    row.
-    """
+    """Number of rows (indices of the first dimension; a scalar is one row) whose numbers equal the intended ones."""
     rows_stale: int = 0
     """Number of rows whose numbers equal the stale ones and not the intended ones."""
     rows: int = 0
@@ -484,9 +477,7 @@ class LaunchNumbers:
     """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
-    """The order of the grid's programs whose results differ most from those of the first run, among the orders in which
-    the launch was run again.
-    """
+    """Of the ways in which the launch was run again, the way whose results differ most from the first run's."""
     reached_by_order: tuple[str, ...] | None = None
     """Names of the program's outputs that differ if the programs of this call's grid run in the order `order_tried`;
     None if no such run was made.
@@ -592,9 +583,8 @@ class Replay:
     """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
-    """Names of instructions of the schedule that the replayed numbers do not test: instructions in branches and loops
-    that the replay does not enter with these arguments, and instructions that only compute a maximum that a softmax
-    subtracts.
+    """Names of instructions that the replayed numbers do not test: instructions in branches and loops that the replay
+    does not enter, and instructions that only compute a maximum that a softmax subtracts.
     """
     cut: tuple[CutLoop, ...] = ()
     """Loops that were cut short because the whole replay is estimated above the bounds, the most expensive loop first.
@@ -612,9 +602,8 @@ class Replay:
     cached: bool = False
 
     def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
-        """Returns whether a replay with opaque functions may decide about an output that this replay leaves undecided:
-        because this replay does not cover an operation of the program, or because the numbers of an output decide
-        nothing.
+        """Returns whether a replay with opaque functions may decide more than this one, because this one does not cover
+        an operation of the program or because the numbers of an output decide nothing.
 
         verdicts: maps each output name to the verdict that holds after this replay. An output whose verdict is unknown
         does not count as undecided, because no numbers can decide about it.
@@ -692,9 +681,7 @@ class DeviceRun:
     device; None if not timed.
     """
     timed_runs: int = 0
-    """Number of executions that were timed; `milliseconds` is the median of their times. Untimed executions ran before
-    them.
-    """
+    """Number of timed executions, of which `milliseconds` is the median; untimed executions ran before them."""
     error: str = ""
     """One line that says why the case could not be run or has no intended result; empty if it ran and has one."""
     died: bool = False

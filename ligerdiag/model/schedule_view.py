@@ -97,8 +97,7 @@ class Neighbourhood:
     readers: tuple[Reader, ...] = ()
     """The readers of the value, in the order of the schedule."""
     copied_by: tuple[str, ...] = ()
-    """Opcodes of the operations, such as `all-gather`, that copy the value to the bytes that the kernel overwrites.
-    """
+    """Opcodes of the operations, such as `all-gather`, that copy the value to the bytes that the kernel overwrites."""
     shares: tuple[str, ...] = ()
     """Phrases for the kinds of other values, such as `a constant`, that XLA keeps in the operand's bytes; sorted."""
 

@@ -36,8 +36,7 @@ class TuningFile:
     """Absolute path of the copy, which XLA reads. Its name is the digest of its contents."""
     copy_sha256: str
     notes: tuple[str, ...] = ()
-    """One line for each target whose entries were recorded with another version of cuDNN than the target has.
-    """
+    """One line for each target whose entries were recorded with another version of cuDNN than the target has."""
 
 
 class TunedKind(StrEnum):

@@ -81,8 +81,7 @@ def _longest_run(text: str) -> int:
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Numbers of rows and findings to show at most; the next one is tried if the page is still too long. None is no limit.
-"""
+"""Numbers of rows and findings to show at most; the next one is tried if the page is still too long. None is no limit."""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 

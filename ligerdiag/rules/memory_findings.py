@@ -18,8 +18,7 @@ COLLECTED = (
     "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
     " `xs` and returning it as `ys`"
 )
-"""The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array.
-"""
+"""The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array."""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:

@@ -27,8 +27,7 @@ def _find_rules() -> Iterator[Rule]:
 
 
 RULES: tuple[Rule, ...] = tuple(sorted(_find_rules(), key=lambda rule: rule.id))
-"""All rules, in the order of their ids. Each file `ldNNN_name.py` in `schedules/` or `programs/` defines one as `RULE`.
-"""
+"""All rules, in the order of their ids. Each file `ldNNN_name.py` in `schedules/` or `programs/` defines one as `RULE`."""
 
 _NEARNESS = 0.7
 

@@ -171,8 +171,7 @@ class Example:
     """Python source of the file; it defines `CASE`."""
     target: str = "h100"
     recorded: str = ""
-    """Source of the file from which the baseline is recorded that `code` is checked against; empty without a baseline.
-    """
+    """Source of the file from which the baseline is recorded that `code` is checked against; empty without a baseline."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The limits of memory and copies that the example is checked with."""
 

@@ -56,8 +56,7 @@ class Timeline:
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations).
-    """
+    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations)."""
     strips: tuple[int, ...]
     """Index, into `ScheduleView.buffers`, of each buffer that has a strip, a column that shows the contents of its
     bytes.

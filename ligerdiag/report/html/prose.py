@@ -93,8 +93,7 @@ class Chip:
     name: str
     verdict: Verdict
     sign: str
-    """Name of the chip's sign: that of the verdict, or `error` or `warning` if the numbers are worse than the verdict.
-    """
+    """Name of the chip's sign: that of the verdict, or `error` or `warning` if the numbers are worse than the verdict."""
     word: str
     number: int
     """Position among all chips, counted from 1, for links."""
