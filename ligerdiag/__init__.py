@@ -52,7 +52,7 @@ _PLACES = {
     "CaseReport": "ligerdiag.model.report",
     "Status": "ligerdiag.model.report",
 }
-"""From each public name to its module, which is imported on first use: a worker needs none of them, and `__main__` must
+"""Maps each public name to its module, which is imported on first use: a worker needs none of them, and `__main__` must
 start before them to handle Ctrl-C during imports.
 """
 

@@ -46,8 +46,8 @@ def locate_bytecode(cache_root: Path) -> Path:
 
 
 def keep_own_bytecode(cache_root: Path) -> None:
-    """Makes this process keep the bytecode of later imports in the cache, and read it from there, if nobody else keeps
-    it.
+    """Makes this process keep the bytecode of later imports in the cache and read it from there, unless Python already
+    keeps it elsewhere.
     """
     if is_bytecode_missing("typer") and _is_private(cache_root):
         sys.dont_write_bytecode = False

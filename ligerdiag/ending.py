@@ -122,9 +122,9 @@ class EndWatch:
         self._interrupts = 0
 
     def begin(self, *, again: bool = False) -> None:
-        """Notes that the work of the run has begun, so that events end it from now on.
+        """Marks the beginning of the run's work: from now on Ctrl-C, SIGTERM and the time limit end the work.
 
-        again: whether an event may end this work even if other work of the run is complete already.
+        again: whether they also end this work if the run has already completed other work.
         """
         self.is_working = True
         if again:
@@ -165,8 +165,8 @@ _watches: list[EndWatch] = []
 
 @contextmanager
 def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
-    """Makes Ctrl-C, SIGTERM and the time limit end the work inside the block (`work_until_ended`), but not its report.
-    Yields a record of the events.
+    """Inside the `with` block, Ctrl-C, SIGTERM and the time limit end the work of the run (`work_until_ended`), and its
+    report is still written. Yields the object that handles these events.
 
     time_limit: seconds from now. Does nothing outside the main thread, since only the main thread gets signals.
     """

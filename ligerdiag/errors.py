@@ -50,8 +50,8 @@ class CompileError(LigerdiagError):
 
 
 class WorkerImportError(CompileError):
-    """Raised if the Python of a toolchain cannot import what a worker needs, such as jax (exit code 3). It is the same for
-    every case, so the whole request fails.
+    """Raised if the Python of a toolchain cannot import a package that a worker needs, such as jax (exit code 3). Every
+    case would fail in the same way, so the whole request fails.
     """
 
 
@@ -94,7 +94,7 @@ MAXIMUM_MESSAGE = 400
 _MOST_PARTS = 5
 """Most exceptions of an exception group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
-"""From the name of a module that only some programs need to the name of ligerdiag's optional extra that installs it."""
+"""Maps the name of a module that only some programs need to the name of ligerdiag's optional extra that installs it."""
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -143,8 +143,8 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the user's code in the traceback, such as `mine.py:12`; "" if there is none. If
-    there is no file of the user's, it is a line of code without a file, such as `<string>:3` of `python -c`.
+    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; if no line is,
+    the innermost line of code without a file, such as `<string>:3` of `python -c`; "" if there is no such line either.
     """
     frames = traceback.extract_tb(fault.__traceback__)[::-1]
     own = [frame for frame in frames if is_project_file(frame.filename)]

@@ -18,8 +18,8 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Returns False for JAX's error that it finds no CUDA library, and True for any other log record: JAX shows only the
-    latter.
+    """Returns False for JAX's error about a missing CUDA library, so that it is not logged, and True for any other log
+    record.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))

@@ -114,7 +114,10 @@ def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> l
     """
     asked: list[Any] = [*written] if type(written) in (tuple, list) else [written]
     if not asked:
-        raise ValueError("expected an operand in `written` but got none: `jax_triton.triton_call` is for such a kernel")
+        raise ValueError(
+            "expected an operand in `written` but got none: use `jax_triton.triton_call` for a kernel that only"
+            " writes outputs"
+        )
     names: list[str] = []
     for one in asked:
         if isinstance(one, str) and one in given:
@@ -134,7 +137,7 @@ def _find_written(written: Any, by_place: list[str], given: dict[str, Any]) -> l
             )
         if twins := [other for other in names[:number] if given[other] is given[name]]:
             raise ValueError(
-                f"`{twins[0]}` and `{name}` are one array, and `written` has both, so it would need two new values:"
+                f"`{twins[0]}` and `{name}` are one array, and `written` has both, but an array cannot get two new values:"
                 " pass `jax.numpy.copy` of the array for one of them, or use a kernel with one pointer for both"
             )
     return names
@@ -158,8 +161,9 @@ def _find_spare(free: list[str], outputs: int, written: int) -> list[str]:
     if len(free) - outputs == written or (_IS_NEW and len(free) == outputs):
         return free[outputs:]
     raise TypeError(
-        f"expected {outputs + written} parameters of the kernel besides operands and constants, {outputs} for `outputs` and"
-        f" then a spare pointer for each of the {written} in `written`, but it has {len(free)}: {_list(free)}"
+        f"expected {outputs + written} parameters of the kernel besides operands and constants ({outputs} for `outputs`,"
+        f" then one spare pointer for each of the {written} operands in `written`) but the kernel has {len(free)}:"
+        f" {_list(free)}"
     )
 
 

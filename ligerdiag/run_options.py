@@ -56,7 +56,7 @@ TimeoutBySize = Annotated[
         help=f"{_TIMEOUT} [default: 300 for a compile, otherwise by the program's size]",
     ),
 ]
-"""As `Timeout`, for commands that read dumps."""
+"""The option `--timeout` of the commands that read dumps; all other commands have `Timeout`."""
 Targets = Annotated[
     tuple[str, ...],
     Option("--target", metavar="NAMES", help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100]"),
@@ -66,7 +66,7 @@ BisectTargets = Annotated[
     Option(
         "--target",
         metavar="NAMES",
-        help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100; also a100,b200,h200 for --over targets]",
+        help="GPUs to compile for, such as a100,h100. Repeatable. [default: h100; with --over targets: a100,b200,h100,h200]",
     ),
 ]
 Replays = Annotated[bool, Option("--replay/--no-replay", help="Replay the schedules on the CPU, on concrete inputs.")]
@@ -74,8 +74,8 @@ Opaque = Annotated[
     bool,
     Option(
         "--opaque",
-        help="Replay all programs again, in f64 and with opaque functions in place of kernels and library calls: they "
-        "read and write the same buffers. Without it, only programs that replay does not cover or cannot decide.",
+        help="Replay all programs again, in f64, with opaque functions that read and write the same buffers in place of "
+        "kernels and library calls. By default, only programs that replay does not cover or cannot decide are replayed so.",
     ),
 ]
 ComparedModules = Annotated[
@@ -134,7 +134,7 @@ class CheckOptions:
             "--source-root",
             metavar="DIR",
             help="Show source lines from files below DIR, and obey suppressions in their comments. Repeatable. [default: "
-            "this repository, or this folder outside one, and the cases' own projects]",
+            "this repository, or this folder if it is in no repository; and the cases' own projects]",
         ),
     ] = None
     """Folders whose files may be shown, and read for comments that suppress findings. None means the repository of the
@@ -151,7 +151,7 @@ class CheckOptions:
     ] = None
     known: Annotated[
         Path | None,
-        Option("--known", metavar="FILE", help="Allow the findings that FILE has; see --record-known."),
+        Option("--known", metavar="FILE", help="Allow the findings that FILE lists; see --record-known."),
     ] = None
     autotune_results: Annotated[
         Path | None,
@@ -246,8 +246,8 @@ class InspectOptions:
             "[default: none]",
         ),
     ] = ()
-    """Folders whose files may be shown, and read for comments that suppress findings. Empty by default, since the dump
-    names the files, and it may come from a stranger.
+    """Folders whose files may be shown, and read for comments that suppress findings. Empty by default, because the
+    paths of the files come from the dump, which a stranger may have made.
     """
     suppress: tuple[ConfigEntry, ...] = ()
     """Findings that the configuration file allows; comments in the code are always read."""
@@ -271,8 +271,8 @@ class BisectOptions:
     """The cases to bisect, each by itself."""
     axis: Annotated[Axis, Option("--over", help="What to vary from compile to compile.")]
     targets: BisectTargets = DEFAULT_TARGETS
-    """Names of targets, or paths of target descriptions; each is searched by itself. Over the axis `targets` they are
-    compared with each other, and () means a100, b200, h100 and h200.
+    """Names of targets, or paths of target descriptions. There is one search for each target, except along the axis
+    `targets`, which compares them with each other; for this axis, () means a100, b200, h100 and h200.
     """
     toolchain: ToolchainName = DEFAULT
     toolchains: Annotated[
@@ -283,8 +283,8 @@ class BisectOptions:
             help="With --over toolchains: the toolchains to compare, in this order. [default: all that exist]",
         ),
     ] = ()
-    """Names of the toolchains to compare; () means those that ligerdiag's table `toolchains.toml` names, in its order, then
-    the default one. Without `create`, those that have no environment are then left out.
+    """Names of the toolchains to compare. () means the toolchains in ligerdiag's table `toolchains.toml`, in its order,
+    and then the default one; unless `create` is set, toolchains without an environment are left out.
     """
     create: Annotated[bool, Option("--create", help="With --over toolchains: create missing environments.")] = False
     """Whether to create missing environments of toolchains, of which each takes some GB."""
@@ -317,7 +317,7 @@ class ReduceOptions:
             show_default=False,
         ),
     ]
-    """The case or dump to reduce; it must be one."""
+    """The case or dump to reduce; the selector must match exactly one."""
     output: Annotated[
         Path,
         Option(
@@ -335,7 +335,7 @@ class ReduceOptions:
         ),
     ] = ""
     numbers: Annotated[
-        bool, Option("--numbers", help="Replay each candidate, too: the numbers of the output must stay wrong.")
+        bool, Option("--numbers", help="Replay each smaller program, too: its numbers must stay wrong.")
     ] = False
     target: Annotated[str, Option("--target", metavar="NAME", help="GPU to compile for.")] = "h100"
     toolchains: Annotated[
@@ -343,7 +343,7 @@ class ReduceOptions:
         Option(
             "--toolchains",
             metavar="NAMES",
-            help="A toolchain to compile with, or two, such as 0.6,default: keep a difference between their verdicts.",
+            help="Toolchain to compile with. With two, such as 0.6,default, the difference between their verdicts is kept.",
         ),
     ] = ()
     """Names of one or two toolchains; () means the default one."""

@@ -4,8 +4,8 @@ The path comes from an artifact, which is not trusted: a dump may name `/etc/pas
 only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
 it is a regular `.py` file of at most `MAX_FILE_BYTES`.
 
-Code without a file, such as a notebook's cell, has a name that is not a path, and perhaps a kept text: a root whose name
-ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).
+Code without a file, such as a notebook's cell, has a name that is not a path. Its text may be kept in a folder: a root
+whose name ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).
 """
 
 import ast
@@ -82,7 +82,7 @@ def parse_place(place: str) -> SourceLine:
 
 
 def compute_near(text: str) -> str:
-    """Returns the text with each path in it that lies below the current directory made relative."""
+    """Returns the text, in which each path below the current directory is replaced by its relative form."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -94,7 +94,9 @@ _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text with the names of Python files instead of their paths, which are those of one machine."""
+    """Returns the text, in which each path of a Python file is replaced by the file's name, because paths differ
+    between machines.
+    """
     return _FOLDERS.sub("", text)
 
 
@@ -151,18 +153,20 @@ def _find_readable(file: str, roots: Sequence[str]) -> str:
 
 
 TEXTS_SUFFIX = ".cells"
-"""End of the name of a folder with the texts of code without a file."""
+"""Suffix of a folder that keeps the texts of code that is in no file, such as the cells of a notebook."""
 
 
 def name_kept_text(file: str) -> str:
-    """Returns the file name under which a folder of kept texts (`TEXTS_SUFFIX`) keeps the text of the code whose file name
-    is `file`.
+    """Returns the name of the file in a folder of kept texts (`TEXTS_SUFFIX`) that holds the text of the code with the
+    name `file`, such as `<ipython-input-3>`.
     """
     return f"{sha256(file.encode('utf-8', 'replace')).hexdigest()}.py"
 
 
 def find_kept_text(file: str, roots: Sequence[str]) -> str:
-    """Returns the path of the kept text of code without a file; empty if no root has one."""
+    """Returns the path of the file that keeps the text of code with the name `file`, such as a cell of a notebook;
+    empty if no root has such a file.
+    """
     folders = [root for root in roots if root.endswith(TEXTS_SUFFIX)]
     paths = [os.path.join(folder, name_kept_text(file)) for folder in folders]
     return next((path for path in paths if os.path.isfile(path)), "")

@@ -35,13 +35,15 @@ member costs a decompressor, even an empty one of 20 bytes.
 MAXIMUM_MODULES_IN_FILE = 1000
 """Largest number of modules in one text file that are inspected one by one."""
 MAXIMUM_MODULES_IN_TEXTS = 5000
-"""Largest number of modules that are inspected one by one in all text files with several modules together; each further
-text file counts as one module.
+"""The text files of a run that hold several modules each are split into at most this many modules, all files together;
+after that, each further text file is inspected as one module.
 """
 MAXIMUM_COUNTED_BYTES = 4 << 30
-"""Largest number of bytes on disk of all files together in which modules are counted; each inode counts once."""
+"""The modules in text files are counted only until the files that were read have this many bytes on disk; a file with
+several names counts once.
+"""
 MAXIMUM_UNCOUNTED = 8
-"""Number of files that may exceed their budget while their modules are counted; after that, no more files are tried."""
+"""If counting the modules of this many files has exceeded its limits of time or memory, no further files are counted."""
 
 MAXIMUM_FOLDER_FILES = 500_000
 """Largest number of files below one path; the dump of a large job with all its passes has a tenth of that."""
@@ -65,8 +67,8 @@ on a slow machine.
 """
 
 TEXT_BASE_MEMORY_BYTES = 2 << 30
-"""Bytes of memory that the process which parses HLO text may use besides those for the text: jaxlib's libraries take
-most of them.
+"""Bytes of memory that the process which parses HLO text may use in addition to TEXT_MEMORY_PER_BYTE for each byte of
+text. jaxlib's libraries take most of them.
 """
 TEXT_MEMORY_PER_BYTE = 40
 TEXT_BASE_SECONDS = 20.0
@@ -76,8 +78,8 @@ TEXT_SECONDS_PER_BYTE = 1 / (1 << 20)
 MAXIMUM_STABLEHLO_BYTES = 512 << 20
 """Largest size of a file with StableHLO; only one with weights as constants has more than some MiB."""
 STABLEHLO_BASE_MEMORY_BYTES = 12 << 30
-"""Bytes of data that a worker may use to compile StableHLO, besides those for the module; large programs take half of
-them.
+"""Bytes of data that a worker may use to compile StableHLO, in addition to STABLEHLO_MEMORY_PER_BYTE for each byte of
+the module. Large programs take half of them.
 """
 STABLEHLO_MEMORY_PER_BYTE = 40
 
@@ -88,8 +90,8 @@ SANDBOX_OPEN_FILES = 1024
 SANDBOX_ANSWER_BYTES = 1 << 30
 """Largest size of the report on one module; nearly all of it is the HLO text of an HTML page."""
 SANDBOX_SPARE_SECONDS = 5.0
-"""Seconds of processor time beyond its limit after which a process is killed. A process that runs C++ code may be unable to
-end itself at the limit.
+"""A process is killed if it takes this many seconds of processor time more than its limit. A process that runs C++ code
+may be unable to end itself at the limit.
 """
 WALL_SECONDS = 120.0
 """Seconds of wall time that a sandboxed process may take, asleep or not, in addition to `WALL_FACTOR` times its
@@ -138,8 +140,8 @@ def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
 
 
 def is_flatbuffer(data: bytes) -> bool:
-    """Returns whether the bytes may be those of a flatbuffer, as `jax.export` writes it: they begin with the place of a
-    table, and the table with the distance to the description of its fields. No HLO or MLIR file begins so.
+    """Returns whether the bytes may be a flatbuffer, as `jax.export` writes it. A flatbuffer begins with the offset of
+    a table, and the table with the distance to the description of its fields. No HLO or MLIR file begins like that.
     """
     if len(data) < _FLATBUFFER_HEAD:
         return False

@@ -1,10 +1,10 @@
 """Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains (pinned versions
 of JAX and Triton, each set in an environment of its own).
 
-A diagnosis takes four steps, each only if the one before it succeeded: `environment` (the folder and the interpreter of
-the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned
-version), `compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel`
-(the Triton that wrote the kernel's IR reads it, and the hidden write is found).
+A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the
+interpreter of the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its
+pinned version), `compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and
+`kernel` (the Triton that wrote the kernel's IR reads it, and the hidden write is found).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,7 @@ class ToolchainStatus:
     about: str
     python: str
     versions: dict[str, str]
-    """From package name to the pinned version; for the default toolchain, to the installed version."""
+    """Maps each package name to the pinned version; for the default toolchain, to the installed version."""
     directory: str
     """Folder of the toolchain's environment, which need not exist; "" for the default toolchain."""
     steps: tuple[ToolchainStep, ...]
@@ -80,8 +80,9 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain: first the default one, then all that the table names, then those for single
-    releases of JAX, such as `jax-0.7.2`, that have an environment. Only looks at the disk, and compiles nothing.
+    """Returns the status of each toolchain: first the default one, then the toolchains in the table `toolchains.toml`,
+    then toolchains for single releases of JAX, such as `jax-0.7.2`, whose environments exist. Only looks at the disk,
+    and compiles nothing.
     """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
@@ -195,7 +196,9 @@ def _try_out(toolchain: Toolchain, cache: Cache, target: Target) -> Iterator[Too
 
 
 def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatus, ...]:
-    """Returns what `list_statuses` returns, for the cache in that folder; None means the usual place of the cache."""
+    """Returns the status of each toolchain, as `list_statuses` does. cache_directory: folder of the cache; None means
+    its usual place.
+    """
     return list_statuses(Cache(cache_directory))
 
 
@@ -209,10 +212,11 @@ def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Pat
 
 
 def diagnose_toolchain(name: str, target: str = "", cache_directory: Path | None = None) -> ToolchainStatus:
-    """Returns what `diagnose` returns, for the cache in that folder; None means the usual place of the cache. Raises
-    InputError for an unknown toolchain or target.
+    """Returns the status of the toolchain after a diagnosis, as `diagnose` does. Raises InputError for an unknown
+    toolchain or target.
 
-    target: empty for h100, or mi300 if the toolchain compiles for AMD GPUs.
+    target: the GPU to compile for; empty means h100, or mi300 if the toolchain compiles for AMD GPUs. cache_directory:
+    folder of the cache; None means its usual place.
     """
     is_amd = name != DEFAULT and find_spec(name).platform is Platform.ROCM
     return diagnose(name, Cache(cache_directory), load_target(target or ("mi300" if is_amd else "h100")))
@@ -224,16 +228,18 @@ class TargetStatus:
 
     target: Target
     here: tuple[str, ...]
-    """Names of the toolchains whose environments exist on this machine."""
+    """Names of the toolchains that can compile for the target and whose environments are complete on this machine."""
     elsewhere: tuple[str, ...]
-    """Names of the toolchains that `toolchains create` would have to make first."""
+    """Names of the toolchains that can compile for the target but whose environments are missing or incomplete;
+    `toolchains create` makes them.
+    """
 
 
 def list_target_statuses(
     targets: Sequence[Target] = (), cache_directory: Path | None = None
 ) -> tuple[TargetStatus, ...]:
-    """Returns the status of each target; without any, of those that come with ligerdiag. Only looks at the disk, and
-    compiles nothing.
+    """Returns the status of each target; of all targets that come with ligerdiag if `targets` is empty. Only looks at
+    the disk, and compiles nothing.
     """
     statuses = list_statuses(Cache(cache_directory))
     works = {status.name for status in statuses if status.state is StepState.WORKS}
@@ -248,7 +254,9 @@ def list_target_statuses(
 
 
 def _compiles_for(spec: ToolchainSpec | None, target: Target) -> bool:
-    """Returns whether nothing is known against a toolchain for the target. spec: None for the default toolchain."""
+    """Returns whether a toolchain can compile for the target, as far as its entry in `toolchains.toml` says. spec: None
+    for the default toolchain.
+    """
     if spec is None:
         return target.platform is Platform.CUDA
     return target.platform is spec.platform and target.generation not in spec.fails_for

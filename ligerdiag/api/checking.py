@@ -132,8 +132,8 @@ def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a new baseline: the compiles of this run, and all other compiles of the baseline at `path`,
-    if that exists.
+    """Returns the text of a new baseline. It has the compiles of this run, and all other compiles of the baseline at
+    `path`, if there is such a file.
 
     Raises InputError if the file at `path` is no baseline.
     """
@@ -147,9 +147,9 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
-    """Returns the text of a file with the findings of this run, and those of the file at `path`, if that exists, for
-    the cases that this run has not analysed. date: as YYYY-MM-DD. Raises InputError if the file at `path` is not one
-    with known findings.
+    """Returns the text of a file that records the findings of this run as known. For cases that this run has not
+    analysed, the text keeps the entries of the file at `path`, if there is such a file. date: as YYYY-MM-DD. Raises
+    InputError if the file at `path` is not one with known findings.
     """
     found = [
         identify_finding(case.id, case.target, finding)
@@ -442,8 +442,8 @@ def _replay_opaquely(
     report_progress: OnProgress,
     find_readers: FindReaders | None,
 ) -> None:
-    """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays: all
-    cases if the user asked for it, otherwise those about which the replay itself leaves something open.
+    """Replays cases with opaque functions in place of their custom calls, and adds the results to their replays. If the
+    user asked for it, these are all cases; otherwise, the cases that the usual replay could not decide.
     """
     run = course.run
     tasks = [
@@ -503,7 +503,9 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report that holds only the error which made the whole request fail, for programs that read reports."""
+    """Returns a report that holds nothing but the error that made the whole request fail; it is for programs that read
+    reports.
+    """
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)
     return CheckReport(cases=cases, targets=options.targets, toolchain=options.toolchain)

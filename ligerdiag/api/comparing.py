@@ -34,8 +34,8 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
     target itself, each case is bisected once.
 
     Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
-    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far; raises
-    RunEnded if there are none.
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far. Raises
+    RunEnded if such an event comes before the first result.
     """
     _refuse_idle_options(options)
     if options.device:
@@ -205,7 +205,9 @@ def _pair_cases(reports: Sequence[CheckReport], labels: Sequence[str]) -> Iterat
 
 
 def _make_labels(targets: Sequence[str], toolchains: Sequence[str]) -> tuple[str, str]:
-    """Returns a label for each of the two compiles: target and toolchain, as far as these differ."""
+    """Returns a label for each of the two compiles: its target if the targets differ, and its toolchain if the
+    toolchains differ.
+    """
 
     def label(number: int) -> str:
         words = [targets[number]] if targets[0] != targets[1] else []

@@ -120,7 +120,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the name of the function; for a `functools.partial`, that of the function inside it."""
+    """Returns the name of the function; for a `functools.partial`, the name of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     function = getattr(function, "__func__", function)
@@ -169,7 +169,7 @@ def _read_settings() -> dict[str, object]:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that mean what the fields of `Case` with the same names mean."""
+    """Keywords of `ligerdiag.check` with the same names and meanings as fields of `Case`."""
 
     kwargs: Mapping[str, Any] | None
     mesh: Mapping[str, int] | Sequence[int] | None
@@ -182,8 +182,8 @@ class CaseKeywords(TypedDict, total=False):
 
 
 class RunKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults, and `full`, which is a
-    field of its bounds.
+    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and `full`, a field of
+    `CheckOptions.bounds`.
     """
 
     toolchain: str
@@ -204,15 +204,15 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns a live function with the expectation and the other properties that `words`, the keywords of `ligerdiag.check`,
-    give for it. Ignores the keywords that are not CaseKeywords.
+    """Returns a live function with its expectation and other properties. words: the keywords of `ligerdiag.check`;
+    those that are CaseKeywords set the properties, and the others are ignored.
     """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns the options of a run, made of those keywords in `words` that are RunKeywords and of `others`, which are fields
-    of CheckOptions. Ignores all other keywords in `words`.
+    """Returns the options of a run. words: the keywords of `ligerdiag.check`; those that are RunKeywords set options,
+    and the others are ignored. others: further fields of CheckOptions.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))

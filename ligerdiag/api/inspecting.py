@@ -76,7 +76,7 @@ def select_modules(
     notes += _describe_rest(dumps)
     if counter.unsplit:
         notes.append(
-            f"{count_of(counter.unsplit, 'file')} not searched for more than one module: together they are too large"
+            f"{count_of(counter.unsplit, 'file')} not searched for further modules: the files together are too large"
         )
     return DumpSelection(modules=modules, artifacts=artifacts, notes=tuple(notes))
 
@@ -146,14 +146,14 @@ class Inspector(Protocol):
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact that was inspected last; to be called if that outcome's `replay_seconds` is above
-        0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
+        """Replays the module or artifact that was inspected last. Call it only if the outcome of that inspection has
+        `replay_seconds` above 0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
         """
         ...
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact again, with opaque functions instead of its custom calls; to be called if the last
-        outcome's `opaque_seconds` is above 0.
+        """Replays the module or artifact again, with opaque functions instead of its custom calls. Call it only if the
+        last outcome has `opaque_seconds` above 0.
         """
         ...
 
@@ -176,7 +176,7 @@ class InspectedModules:
 
     @property
     def total(self) -> int:
-        """Returns the number of selected artifacts and modules."""
+        """Returns the number of artifacts and modules to inspect."""
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:

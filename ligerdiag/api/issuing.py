@@ -1,5 +1,6 @@
-"""Writes the body of a bug report about the one case of a run that has something to report, and collects what the body needs
-beside the report of the run: the program, the flags of the compile, what changes the result, and the module to attach.
+"""Writes the body of a bug report about the only case of a run that has something to report. Besides the report of the
+run, the body needs the program, the flags of the compile, the bisections that show what changes the result, and the
+module to attach; this module collects them.
 """
 
 import platform
@@ -42,9 +43,10 @@ def describe_issue(
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
-    bisections: what was tried to change the result. attached: names of the files that go with the body. program: the
-    program to show, by default the file that defines the case. rule: id or name of the rule whose finding to report, by
-    default that of the most severe finding. Raises InputError if no case of the run has anything to report, or several have.
+    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files
+    that go with the body. program: the program to show, by default the file that defines the case. rule: id or name of
+    the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of the
+    run has anything to report, or several have.
     """
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
@@ -139,12 +141,12 @@ def bisect_subject(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
-    """Bisects the case that the bug report is about, once along each axis, and returns the bisections: what changes its
-    result.
+    """Bisects the case that the bug report is about, once along each axis, to find what changes its result. Returns the
+    bisections.
 
-    options: those of the run. toolchains: names of those to compare, by default all that are there. Raises InputError as
-    `find_issue_subject` and `bisect` do, and if no output of the case is wrong or unordered: trials are compared by the
-    verdicts on outputs.
+    options: the options of the run. toolchains: names of the toolchains to compare, by default all that are installed.
+    Raises InputError as `find_issue_subject` and `bisect` do. Also raises it if no output of the case is wrong or
+    latent, because trials are compared by the verdicts on outputs.
     """
     case = find_issue_subject(report).case
     if not axes:
@@ -177,7 +179,8 @@ def bisect_subject(
 
 def print_module(report: CheckReport, cache_directory: Path | None) -> str:
     """Returns the optimized module of the case that the bug report is about, as XLA prints it. If XLA cannot print the
-    module, returns the text in the HTML pages; empty if there is none. Raises InputError as `find_issue_subject` does.
+    module, returns its text in the HTML pages; empty if there is no such text. Raises InputError as
+    `find_issue_subject` does.
     """
     case = find_issue_subject(report).case
     shown = "" if case.view is None else "\n".join((*case.view.text, ""))
@@ -194,9 +197,11 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
 
 
 def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
-    """Returns the options that check the reduced program, for a bug report. options: those of the reduction.
+    """Returns the options of a run of `check` on the reduced program, for a bug report. options: the options of the
+    reduction.
 
-    The file with the reduced program has none of the effects that its case declares, so they are among the options.
+    The file with the reduced program does not contain the effects that the case declares, so the returned options
+    contain them.
     """
     own = parse_declarations(reduced.effects, place=f"`effects` of case `{reduced.case_id}` for `{{}}`")
     return CheckOptions(
@@ -213,7 +218,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
 
 
 def _choose_toolchain(reduced: Reduced, toolchains: Sequence[str]) -> str:
-    """Returns the toolchain with which an output of the reduced program is wrong, of two whose verdicts differ."""
+    """Returns the one of two toolchains with different verdicts with which an output of the reduced program is wrong."""
     verdicts = reduced.symptom.verdicts
     wrong = [name for name, word in zip(toolchains, verdicts, strict=False) if word and Verdict(word).is_wrong]
     return (*wrong, *toolchains[::-1])[0]
@@ -225,9 +230,10 @@ _FILE = re.compile(_CANDIDATE)
 
 
 def _rename_candidates(report: CheckReport, name: str) -> CheckReport:
-    """Returns the report on a reduced program without the lines of the file in which it was judged, which nobody has.
+    """Returns the report on a reduced program, in which the name of the temporary file that was judged, and line
+    numbers in it, are replaced by the name of the file that the user gets.
 
-    name: the name of the file that everybody has, whose lines are others.
+    name: the name of the file that the user gets, in which the lines have other numbers.
     """
 
     def rename(text: str) -> str:

@@ -1,5 +1,5 @@
-"""`ligerdiag.check` of a stage of JAX: a `jax.stages.Lowered`, which is compiled like a case, and a
-`jax.stages.Compiled`, whose module is inspected like a dump, because the program that it was compiled from is gone.
+"""Checks a stage of JAX that is passed to `ligerdiag.check`. A `jax.stages.Lowered` is compiled like a case. The module
+of a `jax.stages.Compiled` is inspected like a dump, because the program that it was compiled from is gone.
 """
 
 import sys
@@ -36,8 +36,8 @@ def is_compiled(value: Any) -> bool:
 def take_lowered(lowered: Any, targets: Sequence[str], name: str) -> tuple[Any, tuple[Any, ...], Mapping[str, int]]:
     """Returns the StableHLO of a `jax.stages.Lowered` as a function, the types of its arguments, and its mesh.
 
-    targets: names of the GPUs to check it for. Raises InputError if it is for another platform, or has a form that
-    ligerdiag does not compile.
+    targets: names of the GPUs to compile for. Raises InputError if a target is not an NVIDIA GPU, if the program was
+    not lowered for CUDA alone, or if it has a form that ligerdiag does not compile.
     """
     from ligerdiag.compile.cases.stablehlo_program import take_lowered as take  # imports JAX, which is there already
 

@@ -42,7 +42,9 @@ def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
 
 
 def list_own_flags(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
-    """Returns one note for each set of flags of XLA that cases have: the verdicts hold for a program that runs with them."""
+    """Returns one note for each set of XLA flags that cases declare. The note says that the verdicts hold only for a
+    program that runs with these flags.
+    """
     found: dict[str, list[str]] = {}
     for one in cases:
         if one.xla_flags:
@@ -185,7 +187,7 @@ class Run:
     devices: dict[RunKey, DeviceRun] = field(default_factory=dict["RunKey", DeviceRun])
     tasks: list[ReplayTask] = field(default_factory=list[ReplayTask])
     printed: dict[str, str] = field(default_factory=dict[str, str])
-    """From the name of a source to the text that it printed when it was imported."""
+    """Maps the name of a source to the text that it printed when it was imported."""
     found: frozenset[tuple[Source, str]] = frozenset()
     """The cases that the user's selectors select, whether the run takes them or not."""
     selected: str = ""
@@ -198,7 +200,9 @@ class Run:
     """The first case that was not as expected, if the user asked to stop there."""
 
     def list_tasks(self) -> list[ReplayTask]:
-        """Returns the cases that are still to be replayed or run: all that were judged, or the one that stopped the run."""
+        """Returns the cases to replay, and to run on a device: all judged cases, or only the one at which the run was
+        stopped.
+        """
         if self.stopped_by is None:
             return self.tasks
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
@@ -212,8 +216,8 @@ class Run:
         return key
 
     def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
-        """Adds the replay of a task with opaque functions to the replay that the results already have for the task;
-        otherwise as `add_replay`.
+        """Adds the replay of a task with opaque functions to the task's usual replay, which must be among the results
+        already; otherwise as `add_replay`.
         """
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
@@ -269,7 +273,7 @@ class Run:
     def withdraw(self, key: RunKey, ending: Ending) -> None:
         """Replaces the result of a run that ended after only some of its steps by a result that says "not checked".
 
-        ending: what ended the run, such as Ctrl-C; the new result names it as its reason.
+        ending: the event that ended the run, such as Ctrl-C; the new result gives this event as its reason.
         """
         self.undone.add(key)
         why = f"the run was ended by {ending.value} before its replay or its run on a device"

@@ -102,8 +102,8 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
 def select_open_cases(
     cases: Sequence[CaseSpec], last: LastRun | None, *, targets: Collection[str], toolchain: str
 ) -> LastSelection:
-    """Returns those cases that the record lists for one of the targets: first those that were not as expected, then
-    those that were not run. Returns all cases if that leaves none.
+    """Returns the cases that the record lists for one of the targets: first the cases that were not as expected, then
+    the cases that were not run. Returns all cases if the record lists none of them.
     """
 
     def keep_all(why: str) -> LastSelection:
@@ -150,10 +150,10 @@ def remember_run(
 ) -> LastRun:
     """Returns the record after a run: its own cases as they are now, and the earlier entries of all other cases.
 
-    fails: whether a report is not as expected. undone: source, case and target of each report that lacks a step that the
-    user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them or
-    not; a remembered case of a file that was selected as a whole and no longer has the case is dropped. selectors: those
-    of the run.
+    fails: whether a report is not as expected. undone: source, case and target of each report that lacks a step that
+    the user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them
+    or not. selectors: the selectors of the run. If they select a whole file, earlier entries for cases that the file no
+    longer has are dropped.
     """
     done: list[OpenCase] = []
     keys: set[tuple[Source, str, str, str]] = set()

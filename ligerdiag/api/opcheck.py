@@ -1,4 +1,4 @@
-"""`ligerdiag.opcheck`: checks that each kernel call of a function reads and writes what it declares."""
+"""`ligerdiag.opcheck`: checks that each kernel call of a function reads and writes exactly the buffers that it declares."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""`reduce`: finds the smallest program that still shows the finding or verdict of a case, or the smallest module that still
-shows that of a dump.
+"""`reduce`: finds the smallest program that still shows the finding or verdict of a case, or the smallest module that
+still shows the finding or verdict of a dump.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ type OnLine = Callable[[str], None]
 
 
 def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduced, Ending | None]:
-    """Reduces one case. Returns the result, and what ended the search before it was complete, if anything did.
+    """Reduces one case. Returns the result, and the event that ended the search early; None if the search was complete.
 
     on_line: called with a line of text after each step that made the program smaller. Raises InputError if the selector
     names no case or several, if the case shows nothing to keep, or if its program cannot be printed; RunEnded if the
@@ -94,8 +94,8 @@ def is_dump(selector: str) -> bool:
 
 
 def reduce_dump(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[ReducedDump, Ending | None]:
-    """Reduces the module of a dump, the path `options.selector`. Returns the result, and what ended the search before it
-    was complete, if anything did.
+    """Reduces the module of a dump, the path `options.selector`. Returns the result, and the event that ended the
+    search early; None if the search was complete.
 
     on_line: as for `reduce`. Raises InputError if the path holds several modules, or if the module shows nothing to keep;
     RunEnded if the run was ended before anything was known.

@@ -96,7 +96,9 @@ def is_report(path: Path) -> bool:
 
 
 def _make_labels(old: Path, new: Path) -> tuple[str, str]:
-    """Returns a label for each of the two files: its name, with those of as many folders as tell the two apart."""
+    """Returns a label for each of the two files: its name, preceded by as many of its folders as make the two labels
+    differ.
+    """
     parts = old.resolve().parts, new.resolve().parts
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(reversed, parts), strict=False)))
     first, second = (str(PurePath(*one[-same - 1 :])) for one in parts)

@@ -65,7 +65,9 @@ class RunCourse:
         return selection.cases
 
     def is_last(self, key: RunKey) -> bool:
-        """Returns whether the run stops at this case, whose results have changed; if it does, notes that in the run."""
+        """Returns whether the run stops at this case. Call it when the case has new results. If the run stops,
+        `run.stopped_by` is set.
+        """
         if self.policy is None or not self.policy.exit_first or self.run.stopped_by is not None:
             return False
         if self._is_unexpected(key):
@@ -93,13 +95,13 @@ class RunCourse:
         return ending
 
     def load(self, cache: Cache) -> None:
-        """Reads the record of the earlier runs in this folder. Without a policy, reads nothing."""
+        """Reads the record of the earlier runs in this folder. Does nothing if the run has no `policy`."""
         if self.policy is not None:
             self.last = load_last_run(cache, Path.cwd())
 
     def find_selectors(self) -> tuple[Selector, ...]:
-        """Returns the user's selectors. If there are none, `--last-failed` is given, and no folder `cases` is there, returns
-        the sources of the remembered cases.
+        """Returns the user's selectors. If the user gives none and asks for `--last-failed` in a folder without
+        `cases`, returns the sources of the remembered cases.
         """
         given = tuple(self.options.selectors)
         if given or self.last is None or self.policy is None or not self.policy.last_failed:
@@ -112,8 +114,8 @@ class RunCourse:
         return ()
 
     def remember(self, cache: Cache, reports: Sequence[tuple[Source, CaseReport]]) -> None:
-        """Writes the record of this run for the next run in this folder. Without a policy or without a result, writes
-        nothing.
+        """Writes the record of this run for the next run in this folder. Does nothing if the run has no `policy` or no
+        result.
         """
         if self.policy is None or not reports:
             return
@@ -129,8 +131,8 @@ class RunCourse:
         save_last_run(cache, last)
 
     def _is_unexpected(self, key: RunKey) -> bool:
-        """Returns whether a case is surely not as expected. An inconclusive case that still lacks numbers is not, because
-        the numbers may decide it; and without a policy no case is.
+        """Returns whether a case is surely not as expected. Returns False for an inconclusive case that still lacks
+        numbers, because the numbers may decide it, and for every case if the run has no policy.
         """
         known = KnownFindings(findings=self.known.findings, recorded=self.known.recorded, where=self.known.where)
         report = self.conclude(key, Suppressions(self.options.suppress, known=known))

@@ -95,7 +95,9 @@ def require_stablehlo(options: InspectOptions) -> None:
     """Raises InputError if an option is set that only applies to StableHLO. Call it if no path is a file with StableHLO."""
     given = "--target" if options.targets else "--toolchain" if options.toolchain else ""
     if given:
-        raise InputError(f"`{given}` is for StableHLO, and the paths have none: a dump is of one compile already")
+        raise InputError(
+            f"`{given}` is for files with StableHLO, and no path is such a file: a dump is compiled already"
+        )
 
 
 def _describe_program(report: CheckReport) -> tuple[str, ...]:

@@ -27,15 +27,15 @@ class RecordedTuning:
     content: bytes
     """The contents of the file; empty if there is no choice."""
     device: str = ""
-    """The vendor's name of the GPU."""
+    """The name that the vendor gives the GPU, such as `NVIDIA H200`."""
     devices: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From the words by which XLA calls a GPU to the number of choices for it."""
+    """Maps XLA's description of a GPU, as the file has it, to the number of choices for that GPU."""
     targets: tuple[str, ...] = ()
     """Names of ligerdiag's targets that describe this GPU."""
     artifacts: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """From the id of each case that was compiled to the directory of its artifact."""
+    """Maps the id of each case that was compiled to the directory of its artifact."""
     errors: Mapping[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
-    """From the id of each case that was not compiled to the reason."""
+    """Maps the id of each case that was not compiled to the reason."""
 
 
 def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None) -> RecordedTuning:

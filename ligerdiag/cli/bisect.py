@@ -51,7 +51,7 @@ MEANINGS = {
     ExitCode.AS_EXPECTED: "answered, even if the answer is that no set of ties, pass, flag or version makes the difference",
     ExitCode.INPUT: "usage or input error; an axis that does not apply to the case",
     ExitCode.NOT_ANALYSED: (
-        "a compile that an answer needs could not be analysed; the --time-limit was reached; or schedule and "
+        "a compile on which an answer depends could not be analysed; the --time-limit was reached; or schedule and "
         "numbers disagree, and no finding explains it"
     ),
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",

@@ -150,8 +150,8 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
         Option(
             "--toolchain",
             metavar="NAME",
-            help="Compile with these versions, see `ligerdiag toolchains`. Two, as A,B: compare them, see `ligerdiag "
-            "compare`.",
+            help="Toolchain to compile with; `ligerdiag toolchains` lists them. Give two, as A,B, to compare their reports "
+            "as `ligerdiag compare` does.",
         ),
     ] = DEFAULT
     format: ReportFormat = Format.TERMINAL
@@ -177,7 +177,9 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
     ] = None
     known_file: Annotated[
         Path | None,
-        Option("--record-known", metavar="FILE", help="Write the findings there, to allow them later; see --known."),
+        Option(
+            "--record-known", metavar="FILE", help="Write the findings to FILE, so that --known FILE allows them later."
+        ),
     ] = None
     scheduler: Annotated[
         str | None,
@@ -192,8 +194,8 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
         Option(
             "--last-failed",
             "--lf",
-            help="Run only the cases that were not as expected, or not run, in the last run of this folder; all if there "
-            "are none.",
+            help="Run only the cases that were not as expected, or not run, in the last run of this folder; run all if "
+            "there are none.",
         ),
     ] = False
     durations: Annotated[
@@ -216,8 +218,8 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
         Option(
             "--verbose",
             "-v",
-            help="Show the numbers of each output, the findings of each case, also if it is as expected, and what your code "
-            "prints.",
+            help="Show the numbers of each output, the findings of all cases, even of cases that are as expected, and the "
+            "text that your code prints.",
         ),
     ] = False
     html: Html = None

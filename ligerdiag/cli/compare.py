@@ -64,7 +64,7 @@ class CompareLine(CompareOptions):
             "--output",
             metavar="[FORMAT=]FILE",
             help="Write the comparison to a file, too: markdown=out.md. Repeatable. A FILE alone gets the format of its "
-            "suffix (.json, .md, .txt), or else of --format, and then standard output gets the table.",
+            "suffix (.json, .md, .txt). With any other suffix it gets that of --format, and standard output the table.",
         ),
     ] = ()
     config: Config = None

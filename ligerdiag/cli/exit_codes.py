@@ -40,14 +40,15 @@ MEANINGS: dict[ExitCode, str] = {
         "are unknown; or a rule raises an exception; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "inconclusive: under --strict any such case, else a case with an expectation whose outputs are all unknown"
+        "a case is inconclusive; without --strict, only if the case has an expectation and all of its outputs are unknown"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no program has a custom call, or asks for anything in place",
+    ExitCode.NOTHING_CHECKED: "nothing to check: no program has a custom call or asks XLA to work in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
     ExitCode.TERMINATED: "ended by SIGTERM; the results so far are shown",
 }
-"""The meaning of each exit code of `check`. A run that `--exitfirst` stops has the code of a run of the cases that
-have a result."""
+"""The meaning of each exit code of `check`. If `--exitfirst` stops a run, only the cases that have a result decide its
+exit code.
+"""
 
 MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
     ExitCode.AS_EXPECTED: "no findings at or above --fail-on",
@@ -59,10 +60,9 @@ MEANINGS_WITHOUT_EXPECTATION: Mapping[ExitCode, str] = MEANINGS | {
         "reached; or a replay fails; or a rule raises an exception; or schedule and numbers disagree, and no "
         "finding explains it"
     ),
-    ExitCode.NOTHING_CHECKED: "nothing checked: no module has an in-place kernel, or asks for anything in place",
+    ExitCode.NOTHING_CHECKED: "nothing to check: no module has an in-place kernel or asks XLA to work in place",
 }
-"""The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations.
-"""
+"""The meaning of each exit code of `inspect` and `report`: the modules that these commands read have no expectations."""
 
 MEANINGS_OF_DIFF: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "no difference that matters: the same verdicts, the same readers on the same sides",
@@ -89,8 +89,8 @@ MEANINGS_OF_COMPARE: Mapping[ExitCode, str] = {
 MEANINGS_OF_TUNING: Mapping[ExitCode, str] = {
     ExitCode.AS_EXPECTED: "the file is written",
     ExitCode.INPUT: (
-        "usage or input error, perhaps of one case: the file has the choices of the others; no GPU on this machine; "
-        "nothing in the cases is tuned"
+        "usage or input error; no GPU on this machine; nothing in the cases to tune. If only one case is wrong, the file "
+        "has the choices of the others"
     ),
     ExitCode.NOT_ANALYSED: "a case could not be compiled; the file has the choices of the others, if there are any",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; nothing is written",
@@ -169,8 +169,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run that has only this case: AS_EXPECTED unless the case makes the run fail, or if it was
-    not run.
+    """Returns the exit code of a run that has only this case. A case that was not run gives AS_EXPECTED, as does every
+    case that does not make the run fail.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
@@ -186,8 +186,8 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
-    A time limit gives 3, as a single case that takes too long does. The user set the limit, so it is no signal; and 4
-    would mean that a case was analysed and could not be decided.
+    A run ended by its time limit exits with 3, like a run with a single case that takes too long. It gets no code of a
+    signal, because the user set the limit; and 4 would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 

@@ -84,13 +84,16 @@ class FixLine(ReplayBounds):
     diff: Annotated[bool, Option("--diff", help="Print the diff alone, for `git apply`.")] = False
     cures: Annotated[
         tuple[str, ...],
-        Option("--cure", metavar="NAMES", help="Try only these cures: declare,barrier. Repeatable. [default: all]"),
+        Option(
+            "--cure", metavar="NAMES", help="Try only these cures, such as declare,barrier. Repeatable. [default: all]"
+        ),
     ] = ()
     unsafe: Annotated[
         bool,
         Option(
             "--unsafe",
-            help="Also try cures that depend on code that no case runs, and offer what is right by luck or not proved.",
+            help="Also try cures that depend on code that no case runs. Also offer cures that are right by luck or not "
+            "proved.",
         ),
     ] = False
     other_cases: Annotated[
@@ -117,8 +120,8 @@ def _require_libcst() -> None:
 
 
 def require_fixable(outputs: Outputs) -> None:
-    """Raises InputError if `check --fix` would print diffs into a report that a program reads, and LigerdiagError if a
-    package is missing.
+    """Raises InputError if `check --fix` would print its diffs into a report in a format for programs, such as JSON.
+    Raises LigerdiagError if a package is missing.
     """
     if outputs.shown is not Format.TERMINAL:
         raise InputError(
@@ -128,8 +131,8 @@ def require_fixable(outputs: Outputs) -> None:
 
 
 def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) -> Ending | None:
-    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns the
-    event that ended the search, if any. watch: the one that the run works under.
+    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns
+    the event that ended the search early; None if it was complete. watch: the handler of signals of this run.
     """
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
@@ -206,7 +209,7 @@ def _answer(line: FixLine, fixes: "tuple[CaseFix, ...]") -> NoReturn:
 
 
 def _require_one(curable: Sequence[str]) -> None:
-    """Raises InputError if several cases have a cure: each is proved without those of the others."""
+    """Raises InputError if several cases have a cure, because each cure is proved without the cures of the other cases."""
     if len(curable) > 1:
         raise InputError(
             f"`--write` and `--diff` take one case at a time, and {len(curable)} have a cure, each proved without the"
@@ -241,7 +244,7 @@ def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
 
 
 def _replace_text(path: Path, text: bytes) -> None:
-    """Writes a file at once, and keeps its permissions."""
+    """Replaces the contents of a file atomically, and keeps its permissions."""
     mode = path.stat().st_mode
     write_atomically(path, text)
     path.chmod(mode & 0o7777)

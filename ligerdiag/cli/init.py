@@ -65,8 +65,8 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
-    """Returns what `init` does to the files in the folder, in order. Raises InputError for a pyproject.toml that cannot
-    be read.
+    """Returns the changes that `init` makes to the files in the folder, in order. Raises InputError for a
+    pyproject.toml that cannot be read.
     """
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),

@@ -1,4 +1,5 @@
-"""Makes the parts of a bug report that take time: what changes the result, and the text of the module to attach.
+"""Makes the parts of a bug report that take time: bisections that find what changes the result, and the text of the
+module to attach.
 
 Ctrl-C, SIGTERM and the time limit end this work too; the body then has the parts that are done. No body is made of a run
 that was ended before its cases were checked.
@@ -23,7 +24,9 @@ class IssueParts:
 
     bisections: tuple[Bisection, ...] = ()
     module: str = ""
-    """The text of the optimized module to attach; empty if there is none, or no file to put it beside."""
+    """The text of the optimized module to attach; empty if there is no module, or if the bug report is not written to a
+    file.
+    """
     ending: Ending | None = None
     """The event that ended the work early; None if the parts are complete."""
 
@@ -37,10 +40,10 @@ def make_issue_parts(
     watch: EndWatch,
     on_progress: OnProgress | None,
 ) -> IssueParts:
-    """Makes the parts for the outputs in the format `issue`, and says on stderr if an event ends the work. Raises
-    InputError as `bisect_subject` does.
+    """Makes the parts that a bug report needs; none if no output has the format `issue`. Says on stderr if an event
+    ends the work early. Raises InputError as `bisect_subject` does.
 
-    options: those of the run. watch: the one that the run works under.
+    options: the options of the run. watch: the handler of signals of this run.
     """
     if report.cut_by is not None or not outputs.has(Format.ISSUE):
         return IssueParts()

@@ -228,7 +228,9 @@ def toolchains(
         typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),
     ] = None,
 ) -> None:
-    """Lists, creates or diagnoses toolchains. Exits with 3 if a diagnosis finds one broken, or a named one missing."""
+    """Lists, creates or diagnoses toolchains. Exits with 3 if a diagnosis finds a broken toolchain, or if a toolchain
+    that you name has no environment.
+    """
     from ligerdiag import api
 
     names = names or []

@@ -136,7 +136,7 @@ ReportOutputs = Annotated[
         "--output",
         metavar="[FORMAT=]FILE",
         help="Write the report to a file, too: sarif=out.sarif. Repeatable. A FILE alone gets the format of its suffix "
-        "(.json, .md, .sarif, .txt, .xml), or else of --format, and then standard output gets the table.",
+        "(.json, .md, .sarif, .txt, .xml). With any other suffix it gets that of --format, and standard output the table.",
     ),
 ]
 Axes = Annotated[
@@ -144,7 +144,7 @@ Axes = Annotated[
     Option(
         "--bisect",
         metavar="AXIS",
-        help="With --format issue: also try what changes the result, of passes, flags, targets and toolchains; see "
+        help="With --format issue: also find the passes, flags, targets or toolchains that change the result; see "
         "`ligerdiag bisect`. Repeatable.",
     ),
 ]
@@ -172,7 +172,7 @@ class ReplayBounds:
             "--replay-seconds",
             min=0.001,
             metavar="SECONDS",
-            help="Replay a program only if its replay is estimated to take less time.",
+            help="Replay a program only if the estimated time of its replay is below this limit.",
         ),
     ] = 10.0
     replay_memory: Annotated[
@@ -180,7 +180,7 @@ class ReplayBounds:
         Option(
             "--replay-memory",
             metavar="SIZE",
-            help="Replay a program only if its replay is estimated to take less memory, such as 500M.",
+            help="Replay a program only if the estimated memory of its replay is below this limit, such as 500M.",
         ),
     ] = "4G"
     full: Annotated[
@@ -237,7 +237,7 @@ class RuleOptions:
         Option(
             "--select",
             metavar="RULES",
-            help="Count only the findings of these rules: LD001,stale-copy. Repeatable. [default: all rules]",
+            help="Count only the findings of these rules, such as LD001,stale-copy. Repeatable. [default: all rules]",
         ),
     ] = ()
     ignore: Annotated[
@@ -260,7 +260,7 @@ class RuleOptions:
         if selected:
             left_out |= {rule.id: "--select" for rule in RULES if rule.id not in selected | ignored}
         return tuple(
-            ConfigEntry(rule=rule, reason=f"{option} leaves it out", where=option, is_asked=True)
+            ConfigEntry(rule=rule, reason=f"{option} excludes the rule", where=option, is_asked=True)
             for rule, option in sorted(left_out.items())
         )
 

@@ -94,8 +94,8 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
 
 
 def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
-    """Raises InputError, before any work is done, for `--bisect` without the format `issue`, or along an axis that changes
-    the program.
+    """Raises InputError, before any work is done, if `--bisect` is given without the format `issue`, or with an axis
+    that changes the program.
     """
     if not axes:
         return
@@ -110,8 +110,8 @@ def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
 
 
 def require_known_file(path: Path) -> None:
-    """Raises InputError, before any work is done, if no known findings can be written to `path`, or if the file there is
-    anything but one with known findings.
+    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at
+    `path` holds anything else.
     """
     from ligerdiag import api
 
@@ -394,11 +394,11 @@ def write_report(
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
-    code, fail_on, strict: the exit code of the run, and the options that it depends on, which some formats name.
-    bisections: for the format `issue`. module: text of the module to write beside a file in that format; empty if there
-    is none. A run that was ended early gets no bug report, as nobody knows yet what it would be about. With the format
-    `github`, also appends to the summary page of the job if there is one. Raises InputError about the first output that
-    could not be written.
+    code, fail_on, strict: the exit code of the run, and the options on which the exit code depends; some formats name
+    all three. bisections: those to show in the format `issue`. module: text of the module to write beside a file in the
+    format `issue`; empty if there is no module to write. A run that was ended early gets no bug report, as nobody knows
+    yet what it would be about. With the format `github`, also appends to the summary page of the job if there is one.
+    Raises InputError about the first output that could not be written.
     """
     files, shown = dict(outputs.files), outputs.shown
     if report.cut_by is not None and outputs.has(Format.ISSUE):
@@ -444,15 +444,17 @@ def _write_issue(report: CheckReport, path: Path, bisections: Sequence[Bisection
 
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the number of findings of each rule to standard output, or to stderr if a program reads standard output."""
+    """Writes the number of findings of each rule to standard output; to stderr if standard output has a format for
+    programs, such as JSON.
+    """
     from ligerdiag.report.terminal.concise import render_statistics
 
     _write_beside(render_statistics(report), outputs)
 
 
 def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
-    """Writes the slowest cases, at most `count` of them or all for 0, to standard output, or to stderr if a program
-    reads standard output.
+    """Writes the slowest cases, at most `count` of them or all for 0, to standard output; to stderr if standard output
+    has a format for programs, such as JSON.
     """
     from ligerdiag.report.terminal.durations import render_durations
 
@@ -460,7 +462,9 @@ def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
 
 
 def write_printed(report: CheckReport, outputs: Outputs) -> None:
-    """Writes what the user's code printed to standard output, or to stderr if a program reads standard output."""
+    """Writes the text that the user's code printed to standard output; to stderr if standard output has a format for
+    programs, such as JSON.
+    """
     from ligerdiag.report.terminal.printed_text import render_printed
 
     _write_beside(render_printed(report), outputs)

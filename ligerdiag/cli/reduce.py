@@ -112,7 +112,9 @@ def run_reduce(line: ReduceLine) -> None:
 
     if api.is_dump(line.selector):
         if line.format is ReductionFormat.ISSUE:
-            raise InputError("`--format issue` describes a case, and `reduce` prints only a summary of a dump")
+            raise InputError(
+                "`--format issue` is for a case: leave it out, as `reduce` prints only a summary for a dump"
+            )
         _reduce_dump(options, None if line.quiet else show, line.time_limit)
     code, is_issue = ExitCode.AS_EXPECTED, line.format is ReductionFormat.ISSUE
     hlo = line.output.with_suffix(".hlo")
@@ -148,8 +150,9 @@ def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | Non
 def _write_issue(
     line: ReduceLine, options: ReduceOptions, reduced: "Reduced", ending: "Ending | None"
 ) -> "Ending | None":
-    """Writes the bug report to standard output, if nothing ends the run before it is made. Returns the event that did, or
-    that ended its bisections. ending: the event that has ended the run already, if any.
+    """Writes the bug report to standard output, unless an event ended the run before the report could be made. Returns
+    the event that ended the run or the bisections early; None if none did. ending: the event that has ended the run
+    already, if any.
     """
     text = ""
     if ending is None:

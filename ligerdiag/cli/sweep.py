@@ -90,7 +90,14 @@ Exit codes:
 class SweepLine:
     """The options of `sweep`."""
 
-    grid: Annotated[Path, Option(metavar="GRID", help="The grid, a TOML file.", show_default=False)]
+    grid: Annotated[
+        Path,
+        Option(
+            metavar="GRID",
+            help="TOML file with the cases, targets, toolchains, flags and sizes to combine.",
+            show_default=False,
+        ),
+    ]
     out: Annotated[Path, Option("--out", metavar="DIR", help="Folder for the tables and pages.")] = Path("sweep")
     store: Annotated[
         str | None,
@@ -98,13 +105,20 @@ class SweepLine:
     ] = None
     scheduler: Annotated[
         str | None,
-        Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler. [default: workers of this machine]"),
+        Option(
+            "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers run the tasks. [default: this machine]"
+        ),
     ] = None
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, metavar="N", help="Workers here. [default: one for each core]")
+        int | None,
+        Option(
+            "--jobs", "-j", min=1, metavar="N", help="Worker processes on this machine. [default: one for each core]"
+        ),
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if it has a result.")] = False
+    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if the store has its result.")] = (
+        False
+    )
     retry: Annotated[bool, Option("--retry", help="Run again the tasks that could not be analysed.")] = False
 
 
@@ -167,8 +181,9 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns the exit code of a sweep: 130, 143 or 3 if it was ended early; otherwise, of the exit codes of its cells and
-    unreadable sources, the one that has precedence in `check`. A cell without a code counts as 3.
+    """Returns the exit code of a sweep: 130, 143 or 3 if the sweep was ended early. Otherwise it is one of the exit
+    codes of the sweep's cells and unreadable sources: the one that `check` would choose. A cell without a code counts
+    as 3.
     """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 

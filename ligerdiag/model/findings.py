@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The severity of a finding, which `--fail-on` is compared with; a finding is at most as severe as its rule."""
+    """The severity of a finding, at most that of its rule; `--fail-on` sets the lowest severity that fails a run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -147,7 +147,7 @@ class CallPlace:
     pass whose derivative it computes.
     """
     in_backward: bool = False
-    """Whether the call is in the backward pass of the lines in `callers`."""
+    """Whether the call belongs to the backward pass (the derivative) of the lines in `callers`."""
     number: int = 0
     """Number of the hidden write, which distinguishes several calls on one line."""
     target: str = ""
@@ -175,7 +175,7 @@ class ReadPlace:
     line: SourceLine | None
     """The line that reads; None if the HLO has no location."""
     in_backward: bool = False
-    """Whether the read is in the backward pass of `line`."""
+    """Whether the read belongs to the backward pass (the derivative) of `line`."""
     needs_old: bool = False
     """Whether the read needs the contents from before the write."""
 
@@ -204,7 +204,7 @@ class Finding:
     help: str = ""
     """The remedy: one clause that says how to remove the hazard."""
     suppressed: Suppression | None = None
-    """The suppression that allows the finding; None if none does."""
+    """The suppression that allows the finding; None if the finding is not allowed."""
     call: CallPlace | None = None
     """The kernel call that overwrites the operand; None if the finding is about no call."""
     reader: ReadPlace | None = None
@@ -214,21 +214,22 @@ class Finding:
     inputs the decision, and so the output, is right nevertheless.
     """
     lost_writes: tuple[int, ...] = ()
-    """Numbers of the hidden writes (as `CallPlace.number`) that are lost with a call that the schedule lacks, for a
-    finding about such a call: a read that misses one of them follows from this finding.
+    """For a finding about a call that the schedule lacks: numbers (as `CallPlace.number`) of the hidden writes that the
+    call would make. A finding about a read that misses one of these writes follows from this finding.
     """
     parts: tuple["Finding", ...] = ()
     """The findings with one common cause that this finding represents (see `report.causes`); empty for a single
     finding.
     """
     follows_from: "Finding | None" = None
-    """The finding that this one is a consequence of, which `report.consequences` decides; None if it stands on its own.
+    """The finding of which this finding is a consequence, as `report.consequences` decides; None if this finding is no
+    consequence of another one.
     """
 
 
 class Attribution(StrEnum):
-    """How the numbers computed for an output compare with the intended ones and with the stale ones, which a run
-    computes in which no instruction sees a hidden write.
+    """How the numbers computed for an output compare with two others: the intended numbers, and the stale numbers. The
+    stale numbers are those of a run in which no instruction sees a hidden write.
     """
 
     FRESH = "fresh"
@@ -255,7 +256,7 @@ class Attribution(StrEnum):
 
 
 FAR = 0.5
-"""The least relative error at which a result counts as another value, and no longer as the same value rounded."""
+"""Smallest relative error at which a result counts as a different value; a smaller error counts as rounding."""
 
 
 class ReplayState(StrEnum):
@@ -275,8 +276,8 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstElement:
-    """The element in which an output differs most from its intended value; the first one of several that are not
-    finite.
+    """The element in which an output differs most from its intended value. If several elements are not finite, this is
+    the first of them.
     """
 
     dtype: str
@@ -290,8 +291,8 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """How the numbers of one output compare with the intended ones, and with the stale ones, which a run computes in
-    which no instruction sees a hidden write.
+    """How the numbers of one output compare with the intended numbers and with the stale numbers, which are those of a
+    run in which no instruction sees a hidden write.
     """
 
     attribution: Attribution
@@ -304,22 +305,22 @@ class OutputNumbers:
     tolerance: float
     """Relative error up to which two results of the output count as equal."""
     rows_fresh: int = 0
-    """Number of rows (a row is one index of the first dimension; a scalar is one row) that equal the intended ones."""
+    """Number of rows (indices of the first dimension; a scalar is one row) whose numbers equal the intended ones."""
     rows_stale: int = 0
-    """Number of rows that equal the stale ones and not the intended ones."""
+    """Number of rows whose numbers equal the stale ones and not the intended ones."""
     rows: int = 0
-    """Number of all rows; 0 if no comparison row by row was requested."""
+    """Number of all rows; 0 if the user did not request a comparison of single rows."""
     nan_as_stale: bool = False
-    """Whether the output has NaN in exactly the elements in which the stale numbers have it, and the intended ones are
-    finite.
+    """Whether the intended numbers are finite and the output has NaN in exactly those elements in which the stale
+    numbers have NaN.
     """
     worst: WorstElement | None = None
-    """None if the output is fresh or undecided, and for complex numbers."""
+    """The element that differs most; None if the output is fresh, is undecided or has complex numbers."""
 
 
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
-    """Returns the comparison of a replay's outputs, in which the outputs called `names` count as undecided. Their intended
-    value is unknown: the result in program order need not be the intended one.
+    """Returns the comparisons of a replay's outputs, with the outputs in `names` marked as undecided. The intended
+    values of these outputs are unknown, because their values in program order need not be the intended ones.
     """
     return {
         name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()
@@ -354,7 +355,7 @@ class ProgramMeeting:
     """
     other_writes: bool
     first_byte: int
-    """Place of the first of the bytes, counted from the start of `buffer`."""
+    """Place of the first byte that both programs access, in bytes from the start of `buffer`."""
     bytes: int
     line: SourceLine | None
     """The line in the kernel that writes; None if unknown."""
@@ -388,14 +389,14 @@ class UnwrittenRead:
     """
 
     output: int
-    """Number of the output among those of the call."""
+    """Number of the output that the kernel reads, counted from 0 among the outputs of the call."""
     bytes: int
     size: int
     """Size of the output in bytes."""
     is_atomic: bool
-    """Whether the first such read belongs to an atomic operation."""
+    """Whether the first read of unwritten bytes belongs to an atomic operation."""
     program: int
-    """Linear number in the grid of the first program that reads such bytes."""
+    """Linear number in the grid of the first program that reads unwritten bytes."""
     first_byte: int
     line: SourceLine | None
     """The kernel's line that reads; None if unknown."""
@@ -417,12 +418,12 @@ class OutsideAccess:
     size: int
     """Size of the buffer in bytes."""
     first_byte: int
-    """Place of the first such element, in bytes from the start of the buffer; may be negative."""
+    """Place of the first element outside of the buffer, in bytes from the start of the buffer; may be negative."""
     width: int
     """Size of one element in bytes."""
     elements: int
     program: int
-    """Linear number in the grid of the first program that makes such an access."""
+    """Linear number in the grid of the first program that accesses elements outside of the buffer."""
     line: SourceLine | None
     """The kernel's line that accesses the elements; None if unknown."""
     hit: str | None = None
@@ -447,12 +448,13 @@ class LaunchNumbers:
     checked: int = 0
     """Number of launches that the replay ran again to find races: small launches, and the first few of a loop."""
     unwritten: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """From output number to (unwritten elements, all elements) in the launch that leaves most unwritten; only outputs
-    with unwritten elements are listed.
+    """Maps the number of an output to (unwritten elements, all elements) in the launch that leaves most of them
+    unwritten; only outputs with unwritten elements are listed.
     """
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
-    """From the number of an operand that is overwritten or shares bytes with an output, to the relative difference of
-    the results when the programs of the grid run in another order or on bytes that are not shared.
+    """Relative differences between the results of the launch and those of a run in which the programs of the grid run
+    in another order, or on bytes that are not shared. The keys are the numbers of the operands that are overwritten or
+    share bytes with an output.
     """
     operands: int = 0
     """Number of operands of the call; buffers are numbered consecutively, these operands first, then the call's
@@ -463,26 +465,26 @@ class LaunchNumbers:
     rounding of atomics and the differences in `racing`.
     """
     meetings: tuple[ProgramMeeting, ...] = ()
-    """Examples of bytes that one program of the grid writes and another one accesses, from the launch with the largest
-    `order_difference`, or else from the launch with the race.
+    """Examples of bytes that one program of the grid writes and another program of the grid accesses. They are from the
+    launch with the largest `order_difference`; if no launch has such a difference, from the launch with the race.
     """
     outside: tuple[OutsideAccess, ...] = ()
     line: SourceLine | None = None
     """The user's line that calls the kernel; None if the HLO has no location."""
     unwritten_later: tuple[int, ...] = ()
-    """Numbers of those outputs in `unwritten` that the call writes fully in a first execution, but not in a second
-    execution that starts with the constants as the first one left them.
+    """Numbers of those outputs in `unwritten` that the call writes fully in the first execution of the program, but not
+    in the second. The second execution starts with the constants that the first one has overwritten.
     """
     old_reads: tuple[UnwrittenRead, ...] = ()
     order_tried: OrderTried = OrderTried.NONE
-    """The way of running the launch again, of those tried, whose results differ most from those of the first run."""
+    """Of the ways in which the launch was run again, the way whose results differ most from the first run's."""
     reached_by_order: tuple[str, ...] | None = None
     """Names of the program's outputs that differ if the programs of this call's grid run in the order `order_tried`;
-    None if that was not tried.
+    None if no such run was made.
     """
     reached_by_garbage: tuple[str, ...] | None = None
-    """Names of the program's outputs that differ if the outputs of this call hold other bytes before it runs; None if
-    that was not tried.
+    """Names of the program's outputs that differ if the outputs of this call hold other bytes before the call runs;
+    None if no such run was made.
     """
 
 
@@ -511,18 +513,18 @@ class OrderChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """How the results change if the schedule runs in other legal orders (orders that its dependences allow) instead of
-    its own.
+    """How the results change if the instructions of the schedule run in another legal order, one that the schedule's
+    dependences allow.
     """
 
     tried: int = 0
     """Number of other orders that were tried; 0 if the schedule has no kernel."""
     changed: Mapping[str, OrderChange] = field(default_factory=dict[str, OrderChange])
-    """From output name to the largest change of the output; only outputs whose change rounding does not explain."""
+    """Maps an output name to the largest change of the output. Outputs whose change can be rounding are left out."""
     left_out: int = 0
     """Number of orders that were not tried for lack of time."""
     not_covered: str = ""
-    """The reason why no order was tried; empty if at least one was."""
+    """The reason why no other order was tried; empty if at least one other order was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,7 +537,7 @@ class OpaqueReplay:
     reason: str = ""
     """One line that says why the replay was not done or, if it was done, why outputs are undecided; else empty."""
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """From output name to the comparison of its numbers, in the program's order."""
+    """Maps each output name to the comparison of its numbers, in the program's order."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels, or targets of the custom calls, that opaque functions replaced, each once."""
     unreached: tuple[str, ...] = ()
@@ -560,30 +562,29 @@ class Replay:
     the first NaN); else empty.
     """
     outputs: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
-    """From output name to the comparison of its numbers, in the program's order."""
+    """Maps each output name to the comparison of its numbers, in the program's order."""
     reference: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error of the output in program order (the program's operations run in the order
+    """Maps each output name to the relative error of the output in program order (the program's operations run in the order
     in which they are written), measured against the case's own reference function; empty if the case has none.
     """
     reference_tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     rounded: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
+    """Maps each output name to the relative error that a workaround causes by adding a value to the operand of a kernel and
     subtracting it again: the difference between the program's results with and without the workaround. Empty if the
     program has no such workaround.
     """
     changed_inputs: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From the name of an argument that was overwritten although it was not donated, to the share of its elements that
-    changed.
+    """Maps the name of each argument that was overwritten without being donated to the share of its elements that changed.
     """
     second_run: Mapping[str, float] = field(default_factory=dict[str, float])
-    """From output name to the relative difference between the output's values in a first and a second execution
-    of the schedule, where the second starts with the constants as the first left them; only differences that rounding
-    does not explain.
+    """Maps an output name to the relative difference between the output's values in two executions of the schedule. The
+    second execution starts with the constants that the first one has overwritten. Only outputs whose difference is
+    larger than rounding explains are listed.
     """
     launches: tuple[LaunchNumbers, ...] = ()
     unreached: tuple[str, ...] = ()
-    """Names of instructions of the schedule that the replayed numbers do not test: those in branches and loops that the
-    arguments do not enter, and those that only compute a maximum that a softmax subtracts.
+    """Names of instructions that the replayed numbers do not test: instructions in branches and loops that the replay
+    does not enter, and instructions that only compute a maximum that a softmax subtracts.
     """
     cut: tuple[CutLoop, ...] = ()
     """Loops that were cut short because the whole replay is estimated above the bounds, the most expensive loop first.
@@ -593,8 +594,7 @@ class Replay:
     orders: OrderNumbers | None = None
     """The results of running the schedule in other legal orders; None if these were not requested."""
     opaque: OpaqueReplay | None = None
-    """The replay with opaque functions in place of custom calls; None if it was neither requested nor needed. It is
-    needed if the replay leaves something open (`is_open`).
+    """The replay with opaque functions in place of custom calls; None if the user did not request it and `is_open` is false.
     """
     seconds: float = 0.0
     estimated_seconds: float = 0.0
@@ -602,11 +602,11 @@ class Replay:
     cached: bool = False
 
     def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
-        """Returns whether a replay with opaque functions may decide what this one does not: it does not cover an
-        operation, or the numbers of an output decide nothing.
+        """Returns whether a replay with opaque functions may decide more than this one, because this one does not cover
+        an operation of the program or because the numbers of an output decide nothing.
 
-        verdicts: from output name to the verdict that holds after this replay. Numbers say nothing about an output whose
-        verdict is unknown, so it leaves nothing open.
+        verdicts: maps each output name to the verdict that holds after this replay. An output whose verdict is unknown
+        does not count as undecided, because no numbers can decide about it.
         """
         if self.state is ReplayState.NOT_COVERED:
             return True
@@ -617,8 +617,8 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns the reasons why a replay that was tried has no numbers: those of this replay and of the replay with opaque
-        functions.
+        """Returns the reason why this replay died, and the reason why the replay with opaque functions died; leaves out
+        a replay that did not die.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()
@@ -627,8 +627,8 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended numbers and with the stale ones, those
-    of a run in which no instruction sees a hidden write.
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers,
+    which are those of a run in which no instruction sees a hidden write.
     """
 
     errors: tuple[float, ...]
@@ -643,7 +643,7 @@ class DeviceOutput:
     """
     replay_error: float | None = None
     """||replay - device|| / ||device||, where `replay` is the replay of the device's artifact on the same inputs; None
-    if that was not replayed.
+    if the device's artifact was not replayed.
     """
     unsteady: float = 0.0
     """Largest relative difference between two runs on the same inputs; 0 if all were equal bit for bit."""
@@ -665,7 +665,7 @@ class DeviceRun:
     """Number of executions per set of random inputs."""
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From output name to the static analysis's verdict on the artifact that was compiled on the device."""
+    """Maps each output name to the static analysis's verdict on the artifact that was compiled on the device."""
     not_covered: tuple[str, ...] = ()
     """One line for each part of the device's artifact that the static analysis does not cover, so that `verdicts` say
     nothing of it.
@@ -681,10 +681,10 @@ class DeviceRun:
     device; None if not timed.
     """
     timed_runs: int = 0
-    """Number of executions whose times `milliseconds` is the median of; others ran before, untimed."""
+    """Number of timed executions, of which `milliseconds` is the median; untimed executions ran before them."""
     error: str = ""
     """One line that says why the case could not be run or has no intended result; empty if it ran and has one."""
     died: bool = False
-    """Whether the run crashed or timed out; if a case could not be run and this is false, the machine is too small for
-    it.
+    """Whether the run crashed or timed out. If the case could not be run and this is false, the machine is too small
+    for the case.
     """

@@ -18,10 +18,10 @@ class Source:
     """
 
     file: str = ""
-    """Absolute path of the file; empty if the cases come from a module."""
+    """Absolute path of the file that defines the cases; empty if the cases come from a module."""
     module: str = ""
-    """`module:name` of cases in an importable module; empty if they come from a file. With `pickled`, the name by which
-    messages call the function.
+    """`module:name` of cases in an importable module; empty if the cases come from a file. If `pickled` is set, the
+    function's name in messages.
     """
     root: str
     """Absolute path of the folder that is first on the import path."""
@@ -30,8 +30,8 @@ class Source:
     process as the only case.
     """
     stablehlo: str = ""
-    """Absolute path of a file with a StableHLO module, or with a program that `jax.export` has serialized, which is the only
-    case. `module` is then the name of the case.
+    """Absolute path of a file with a StableHLO module, or with a program that `jax.export` has serialized. The program
+    in the file is then the only case, and `module` is its name.
     """
     patches: tuple[tuple[str, str], ...] = ()
     """(real path of a file of the project, path of a file with the text that a worker reads in its place)."""
@@ -62,7 +62,9 @@ class CaseSpec:
     expected_elsewhere: Mapping[str, str | Mapping[str, str]] = field(
         default_factory=dict[str, str | Mapping[str, str]]
     )
-    """From the name of a toolchain to the expectation that replaces `expected` and `expected_rules` there."""
+    """Maps the name of a toolchain to the expectation that replaces `expected` and `expected_rules` if that toolchain
+    compiles.
+    """
     mitigation: str = ""
     """The case's measure against a hidden write, as in `Case.mitigation`."""
     has_reference: bool = False
@@ -108,7 +110,7 @@ class DiscoverAnswer:
 
     cases: tuple[CaseSpec, ...]
     dependencies: Mapping[str, str]
-    """From the path of each file of the project that was imported to the file's sha256."""
+    """Maps the path of each file of the project that was imported to the file's sha256."""
     printed: str = ""
     """The text that the user's code printed while it was imported."""
 
@@ -143,7 +145,7 @@ class CompileRequest:
     by_barrier: bool = False
     """Whether an optimization barrier ties the reads, in place of a trivial operation."""
     declared: tuple[str, ...] = ()
-    """The writes that the worker declares, as in `Variation`."""
+    """The hidden writes that the worker declares to XLA, written as in `Variation.declared`."""
     tuning: TuningFile | None = None
     """The choices of XLA's autotuner with which the worker compiles; None compiles without them."""
     lineage: bool = False

@@ -104,8 +104,8 @@ class DonationFault(StrEnum):
     LAYOUT = "layout"
     """An output has the argument's shape and dtype, but another layout."""
     MEMORY = "memory"
-    """The output with which JAX pairs the argument lies in the memory of the host and the argument in that of the device,
-    or the other way round.
+    """JAX pairs the argument with an output in another memory: one of the two is in the memory of the host, the other
+    in that of the device.
     """
     UNUSED = "unused"
     """The program does not use the argument."""
@@ -116,19 +116,19 @@ class DonationFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donation:
-    """A donated argument, and the output that takes its bytes or the reason why none does."""
+    """A donated argument, with the output that takes its bytes or the reason why no output does."""
 
     argument: str
     bytes: int
     output: str = ""
-    """Name of the output that takes the argument's bytes; empty if none does."""
+    """Name of the output that takes the argument's bytes; empty if no output takes them."""
     fault: DonationFault | None = None
-    """The reason why no output takes the argument's bytes; None if one does."""
+    """The reason why no output takes the argument's bytes; None if an output takes them."""
     why: str = ""
     """One clause that states the fault, with names and shapes."""
     line: SourceLine | None = None
-    """The user's line that computes the output which could have taken the bytes, or that uses the argument; None if
-    unknown.
+    """The user's line that computes the output that could have taken the argument's bytes. If there is no such output,
+    the line that uses the argument. None if both are unknown.
     """
 
 
@@ -139,7 +139,7 @@ class DroppedArgument:
     argument: str
     bytes: int
     is_donated: bool = False
-    """Whether it is donated. JAX neither reuses nor deletes a donated argument that it drops."""
+    """Whether the argument is donated. JAX neither reuses nor deletes a donated argument that it drops."""
 
 
 class RequestKind(StrEnum):
@@ -161,7 +161,7 @@ class Request:
     instruction: str
     bytes: int
     is_in_place: bool
-    """Whether XLA grants the request: nothing is copied for it."""
+    """Whether XLA works in place as requested, without a copy."""
     line: SourceLine | None = None
 
 
@@ -172,7 +172,7 @@ class LiveValue:
     instruction: str
     bytes: int
     about: str
-    """The value's role: `argument`, `output`, `temporary` or `constant`; the name follows for an argument or an output."""
+    """The value's role: `argument`, `output`, `temporary` or `constant`. For an argument or an output, its name follows."""
     shape: str = ""
     """The value's shape as HLO text, such as `f32[1024,512]`."""
     line: SourceLine | None = None
@@ -215,7 +215,7 @@ class MemoryUse:
     copies: tuple[Copy, ...] = ()
     """The copies of the schedule, largest first."""
     donations: tuple[Donation, ...] = ()
-    """The donated arguments, those that JAX drops among them."""
+    """The donated arguments, including those that JAX drops."""
     dropped: tuple[DroppedArgument, ...] = ()
     """The arguments that JAX drops because the function never reads them; they count in no other figure."""
     requests: tuple[Request, ...] = ()

@@ -12,9 +12,11 @@ from pathlib import PurePath
 from ligerdiag.model.memory import SMALLEST_BYTES, Copy, CopyCause, MemoryUse
 
 TOLERANCE = 0.02
-"""Share of the old figure by which a new one may differ without counting as a change."""
+"""Relative tolerance: a new figure that differs from the old one by at most this share of the old one counts as
+unchanged.
+"""
 TOLERANCE_BYTES = SMALLEST_BYTES
-"""Bytes by which a new figure may differ from the old one without counting as a change."""
+"""Absolute tolerance: a new figure that differs from the old one by at most this many bytes counts as unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +88,8 @@ def record_copy(copy: Copy) -> RecordedCopy:
 
 
 def compute_change(before: int, after: int) -> int:
-    """Returns `after - before` in bytes; 0 if the difference is within TOLERANCE or TOLERANCE_BYTES, whichever allows
-    more.
+    """Returns `after - before` in bytes; 0 if the difference is within the larger of the two tolerances, TOLERANCE and
+    TOLERANCE_BYTES.
     """
     return after - before if abs(after - before) > max(TOLERANCE_BYTES, TOLERANCE * before) else 0
 

@@ -16,9 +16,9 @@ class Seen(StrEnum):
 
     YES = "yes"
     NO = "no"
-    """The runs did not show it, which does not prove that it never happens."""
+    """The runs did not show the effect, which does not prove that the effect never happens."""
     UNTESTED = "untested"
-    """The runs could not have shown it."""
+    """The runs could not have shown the effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,11 @@ class OutputRun:
     left: int = 0
     """Number of elements that still had the canary's bytes after the runs, for two different canaries."""
     first: int = 0
-    """Number of the first such element, in row-major order; 0 if there is none."""
+    """Number of the first element that still had the canary's bytes, in row-major order; 0 if there is none."""
     is_left: Seen = Seen.UNTESTED
-    """Whether elements were left; UNTESTED for an output that aliases an operand, and if XLA put the canary elsewhere."""
+    """Whether the call left elements of the output unwritten. UNTESTED for an output that aliases an operand, or if XLA
+    put the canary into other bytes than the output's.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,9 @@ class CallRun:
     operands: tuple[OperandRun, ...]
     outputs: tuple[OutputRun, ...]
     unsteady: tuple[str, ...] = ()
-    """Names of the buffers, such as `output 0`, whose contents differed between two runs with the same contents."""
+    """Names of the buffers, such as `output 0`, whose contents after the call differed between two runs that began with
+    the same contents.
+    """
     reads_outside: bool = False
     """Whether the results changed when the guard bytes around the operands were different."""
     reads_old_outputs: bool = False
@@ -72,7 +76,7 @@ class CallRun:
 
 
 class RunFailure(StrEnum):
-    """The part of a device run that failed, so that there are no observations about the call."""
+    """The step at which a device run failed. After a failure there are no observations about the call."""
 
     NONE = "none"
     CALL = "call"
@@ -91,7 +95,7 @@ class FoundCall:
     module: str = ""
     """The call by itself as a serialized HloModuleProto in base64; empty if it could not be lowered."""
     trouble: str = ""
-    """Why the call could not be lowered by itself; empty if it could."""
+    """The reason why the call could not be lowered by itself; empty if it was lowered."""
     is_dropped: bool = False
     """Whether JAX dropped the call, because nothing uses its outputs."""
     run: CallRun | None = None
@@ -116,18 +120,18 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One disagreement, at one buffer of one call."""
+    """One disagreement between the declaration of a call, its kernel's code and its runs, about one buffer of the call."""
 
     kind: ProblemKind
     kernel: str
     message: str
     """A fact and a place, lower case, without a final stop."""
     evidence: tuple[str, ...] = ()
-    """One line for each observation or piece of code that shows it."""
+    """One line for each observation or piece of code that shows the problem."""
     lines: tuple[SourceLine, ...] = ()
-    """The lines of the kernel's source that show it; empty if unknown."""
+    """The lines of the kernel's source that show the problem; empty if unknown."""
     help: str = ""
-    """One remedy; empty if none is known."""
+    """One remedy; empty if no remedy is known."""
     source: SourceLine | None = None
 
 
@@ -163,7 +167,7 @@ class OpcheckReport(Shown):
     calls: tuple[CheckedCall, ...]
     problems: tuple[Problem, ...]
     not_covered: tuple[str, ...]
-    """One line for each question that neither the code nor a run could decide. If there is one, `ok` is false."""
+    """One line for each question that neither the code nor a run could decide. Unless this is empty, `ok` is false."""
     notes: tuple[str, ...] = ()
     """Lines on the parts of the check that were left out, and on behaviour in the runs that is no problem by itself."""
     device: str = ""

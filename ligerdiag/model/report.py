@@ -55,7 +55,9 @@ class Status(StrEnum):
     case's expectation does not matter.
     """
     NOTHING = "nothing to check"
-    """Every kernel of the program is known, none writes an operand, and the program asks for nothing in place."""
+    """The effects of every kernel are known, no kernel writes an operand, and no operation of the program asks XLA to
+    work in place.
+    """
     ERROR = "could not analyse"
     """The compile failed, aborted or timed out, or the artifact is unreadable; see `error`."""
     NOT_CHECKED = "not checked"
@@ -121,7 +123,7 @@ class CaseReport(Shown):
     it was not compared with the outputs.
     """
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     findings: tuple[Finding, ...] = ()
     """The findings of all rules, one for each place; renderers combine those with one cause (see `report.causes`)."""
     failures: tuple[RuleFailure, ...] = ()
@@ -145,7 +147,7 @@ class CaseReport(Shown):
     mismatch: str = ""
     """One line on how the verdicts contradict the expectation; empty if they do not."""
     error: str = ""
-    """One line that says what failed, if the status is `could not analyse` or `not checked`; else empty."""
+    """If the status is `could not analyse` or `not checked`, one line with the reason; else empty."""
     error_exit_code: int = 0
     """Exit code that the error calls for: 2 for wrong input, 3 for a program that could not be analysed."""
     log_tail: str = ""
@@ -173,8 +175,8 @@ class CaseReport(Shown):
     described GPU.
     """
     run: "CheckReport | None" = None
-    """The run that made the report, without its cases: notes, versions, seconds. None inside of a report of the run. The
-    JSON report leaves it out.
+    """The run that made this report of one case: its notes, versions and seconds, without its cases. None if the report
+    of the case is part of a report of the run. The JSON report leaves the field out.
     """
 
     def __repr__(self) -> str:
@@ -218,7 +220,7 @@ class CheckReport(Shown):
     targets: tuple[str, ...]
     toolchain: str
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the name of each of the toolchain's packages to its version."""
+    """Maps the name of each of the toolchain's packages to its version."""
     is_other_toolchain: bool = False
     """Whether the toolchain differs from the one that is installed with ligerdiag."""
     seconds: float = 0.0
@@ -227,7 +229,7 @@ class CheckReport(Shown):
     ended_by: Ending = Ending.INTERRUPT
     """The event that ended the run, if `interrupted`."""
     notes: tuple[str, ...] = ()
-    """One line each about a file that has no case in the report, or about a doubt in how ligerdiag read a case."""
+    """One line for each file that has no case in the report, and for each doubt about how ligerdiag read a case."""
     selected: str = ""
     """One line on the cases that `--last-failed` selected; empty without that option."""
 
@@ -244,8 +246,8 @@ class CheckReport(Shown):
     printed: tuple[tuple[str, str], ...] = ()
     """(name of a file or module, the text that it printed when it was imported). Only the terminal shows it."""
     sandbox: tuple[str, ...] = ()
-    """One line for each restriction that the operating system did not let the sandbox set, so that the process that reads
-    untrusted files may still have that access. The JSON report leaves it out.
+    """One line for each restriction that the operating system did not let the sandbox set. The process that reads
+    untrusted files may still do the things that such a restriction forbids. The JSON report leaves the field out.
     """
     dropped_fields: tuple[str, ...] = ()
     """One line for each target that comes with ligerdiag and has fields that the toolchain's XLA does not know, shown
@@ -337,16 +339,16 @@ class Inspection:
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the output depends in the program as written, as a bit set
+    """Maps each output name to the hidden writes on which the output depends in the program as written, as a bit set
     (`analysis.evaluation.labels` defines the bits; the writes are in program order); empty if no output depends on a
     write.
     """
     unlooked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From output name to the reason why the output may hold bytes that no kernel has written; whether it does, only a
-    replay can show.
+    """Maps the name of each output that may hold bytes that no kernel has written to the reason for this doubt. Only a
+    replay can show whether the output does hold such bytes.
     """
     output_lines: Mapping[str, SourceLine] = field(default_factory=dict[str, SourceLine])
-    """From output name to the line that computes the output; lacks outputs without a line, such as arguments that are
+    """Maps each output name to the line that computes the output; lacks outputs without a line, such as arguments that are
     returned unchanged.
     """
     neighbourhoods: tuple[Neighbourhood, ...] = ()
@@ -368,9 +370,9 @@ class Refusal:
     """The reason why there is no analysis of a case."""
 
     error: str
-    """One line that says why."""
+    """One line that says why there is no analysis of the case."""
     exit_code: int = 0
-    """Exit code that the error calls for; 0 if it does not decide the exit code of the run."""
+    """Exit code that the error gives the run; 0 if the error does not change the exit code of the run."""
     log_tail: str = ""
     """Last lines of the log of a worker that died, or of the traceback of a bug in ligerdiag."""
     is_undone: bool = False

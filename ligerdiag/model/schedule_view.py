@@ -28,8 +28,8 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a reader of a neighbourhood gets the overwritten value: from the overwritten bytes, from the bytes of which they
-    are a copy, or from no bytes.
+    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes themselves, the
+    bytes from which they were copied, or none, because the value is computed again.
     """
 
     VALUE = "value"
@@ -65,13 +65,13 @@ class Reader:
     side: ReadTime
     origin: Origin
     within: str | None = None
-    """The scheduled instruction that contains the operation, such as `fusion of 7 operations`; empty if none does, None
-    if not recorded.
+    """The scheduled instruction that contains the operation, such as `fusion of 7 operations`. Empty if the operation
+    is a scheduled instruction itself; None if this was not recorded.
     """
 
     @property
     def primitive(self) -> str:
-        """Returns JAX's name of the operation; if there is none, XLA's."""
+        """Returns JAX's name of the operation; if JAX has no name for it, XLA's name."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
@@ -97,8 +97,7 @@ class Neighbourhood:
     readers: tuple[Reader, ...] = ()
     """The readers of the value, in the order of the schedule."""
     copied_by: tuple[str, ...] = ()
-    """Opcodes of the operations, such as `all-gather`, that copy the computed value to the bytes that the kernel gets.
-    """
+    """Opcodes of the operations, such as `all-gather`, that copy the value to the bytes that the kernel overwrites."""
     shares: tuple[str, ...] = ()
     """Phrases for the kinds of other values, such as `a constant`, that XLA keeps in the operand's bytes; sorted."""
 
@@ -127,9 +126,9 @@ class ScheduleFacts:
     """
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     neighbourhoods: tuple[Neighbourhood, ...] = ()
-    """One for each hidden write, in program order."""
+    """The neighbourhood of each hidden write, in program order."""
     memory: MemoryFigures | None = None
     """The memory that the program needs; None if unknown, or in a baseline of an older ligerdiag."""
     kernel_calls: tuple[CallState, ...] | None = None
@@ -193,14 +192,14 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read of the HTML report gets the value that a kernel overwrites. Unlike in `Origin`, COPY also covers
-    copies that were made of the overwritten bytes.
+    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. COPY means more than
+    `Origin.SOURCE`: it also covers copies that were made of the overwritten bytes.
     """
 
     SAME_BYTES = "same bytes"
     COPY = "copy"
-    """The read finds the value in other bytes: in those from which the overwritten ones were copied, gathered or cast,
-    or in a copy of the overwritten ones.
+    """The read finds the value in other bytes than those that the kernel overwrites: in the source from which the
+    overwritten bytes were copied, gathered or cast, or in a copy of the overwritten bytes.
     """
     RECOMPUTED = "computed again"
     """The value is in no bytes: the instruction computes it again, or the origin of the value is unknown."""
@@ -264,8 +263,8 @@ class ScheduleStep:
     fused: tuple[str, ...] = ()
     """Lines of the fused computation, if the instruction is a fusion; else empty."""
     start: int
-    """LogicalTime (0-based number of the instruction in the whole schedule) of its start. In a loop, that of the first
-    iteration; for a `while`, that of the first instruction that it runs.
+    """LogicalTime (0-based number of the instruction in the whole schedule) at which the instruction starts: in a loop,
+    that of its first iteration; for a `while`, that of the first instruction that the loop runs.
     """
     end: int
     """LogicalTime at which the instruction has finished: for an asynchronous operation, the time of its `-done`; for a
@@ -279,8 +278,8 @@ class ScheduleStep:
     source: SourceLine | None = None
     """The user's line that the instruction comes from; None if unknown."""
     operands: tuple[int, ...] = ()
-    """Ids of the steps whose values the instruction uses; for a `while`, of those that compute its operand and the
-    result of its body. A step of the body that uses a value carried by the loop has the `while` as an operand.
+    """Ids of the steps whose values the instruction uses. For a `while`, these are the steps that compute its operand
+    and the result of its body. A step of the body that uses a value carried by the loop has the `while` as an operand.
     """
     is_kernel: bool = False
     """Whether the instruction is a custom call that overwrites an operand."""
@@ -353,7 +352,7 @@ class ScheduleView:
     anchors: tuple[tuple[int, int], ...] = ()
     """(instruction id, index into `text`) of every step, for links from the step to its line."""
     places: Mapping[str, tuple[ValueBytes, ...]] = field(default_factory=dict[str, tuple[ValueBytes, ...]])
-    """From the name of an instruction, without `%`, to the bytes of the values that it defines; empty without XLA's
+    """Maps the name of an instruction, without `%`, to the bytes of the values that it defines; empty without XLA's
     buffer assignment.
     """
     notes: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
-"""Records about XLA's autotuning: a file with the choices that it made on a GPU, and the instructions of one compile for
-which it chooses.
+"""Records about XLA's autotuner: a file with the choices that it made on a GPU, and the instructions of one compile for
+which it chooses an implementation.
 
 XLA's autotuner measures on a GPU which of several implementations of an instruction is fastest, such as a Triton kernel
 or a call of cuBLAS for a product of matrices. Without a GPU, XLA takes the first implementation that it can compile.
@@ -21,7 +21,7 @@ class TuningForm(StrEnum):
     """The two messages by which XLA writes the choices of its autotuner."""
 
     RESULTS = "results"
-    """`AutotuneResults`, which names the GPU and the HLO of each entry in words."""
+    """`AutotuneResults`, whose entries give the name of the GPU and the text of the HLO."""
     CACHE = "cache"
     """`AutotuneCache`, which has fingerprints of the GPU and of the HLO."""
 
@@ -41,7 +41,7 @@ class TuningFile:
     """Absolute path of the copy, which XLA reads. Its name is the digest of its contents."""
     copy_sha256: str
     notes: tuple[str, ...] = ()
-    """One line for each property in which the entries fit a target only partly."""
+    """One line for each target whose entries were recorded with another version of cuDNN than the target has."""
 
 
 class TunedKind(StrEnum):
@@ -59,7 +59,7 @@ class TunedInstruction:
     """An instruction for which XLA's autotuner chooses an implementation."""
 
     name: str
-    """Name of the instruction when XLA chose; a choice may replace the instruction by others."""
+    """Name of the instruction at the time of XLA's choice, which may replace the instruction by others."""
     kind: TunedKind
 
 
@@ -74,12 +74,14 @@ class Tuning:
     entries: int = 0
     """Number of choices in the file."""
     counted: bool = True
-    """Whether the log of XLA says which instructions had an entry; without that, both lists are empty."""
+    """Whether XLA's log says which instructions have an entry in the file. If it does not, `recorded` and `open` are
+    empty.
+    """
     recorded: tuple[TunedInstruction, ...] = ()
-    """The instructions whose implementation comes from the file. Of instructions that XLA cannot tell apart, one is
-    listed.
+    """The instructions whose implementation comes from the file. If several instructions are equal to the autotuner,
+    only one of them is listed.
     """
     open: tuple[TunedInstruction, ...] = ()
-    """The instructions that a GPU's autotuner may implement otherwise: with a file, those without an entry; without
-    one, the products and convolutions of the schedule.
+    """The instructions for which the autotuner on a GPU may choose another implementation. If there is a file, these
+    are the instructions without an entry in it; otherwise, the products and convolutions of the schedule.
     """

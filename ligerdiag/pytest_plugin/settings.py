@@ -148,7 +148,7 @@ def _find_cases(config: pytest.Config, selectors: tuple[str, ...]) -> tuple[Case
 
 
 PASSING = frozenset({ExitCode.AS_EXPECTED, ExitCode.NOTHING_CHECKED})
-"""Exit codes with which a test passes; a function whose kernels hide no write passes, too."""
+"""Exit codes with which a test passes. NOTHING_CHECKED is among them, so a function whose kernels hide no write passes."""
 _MARGIN = 4
 """Number of columns that pytest puts before each line of an error."""
 
@@ -222,8 +222,8 @@ class Schedule:
         )
 
     def _require_right(self, report: CheckReport, words: MarkerKeywords) -> CaseReport:
-        """Returns the report of the first target. Raises WrongScheduleError with the worst report of a target that fails,
-        if one does: the first of several that are as bad.
+        """Returns the report of the first target. If a target fails, raises WrongScheduleError with the worst report,
+        or the first of several that are equally bad.
         """
         __tracebackhide__ = True
         strict = words.get("strict", self._settings.strict)
@@ -240,12 +240,11 @@ class Schedule:
 
 
 def _describe(report: CheckReport, cases: Sequence[CaseReport]) -> str:
-    """Returns the text of a WrongScheduleError: a line with the worst finding of the first of the cases, and with all of
-    them; and the report of all cases.
+    """Returns the text of a WrongScheduleError. Its first line has the worst finding of the first case, and the status
+    of each case; below it comes the whole report.
 
-    cases: those that are not right, the worst first.
-
-    pytest's summary shows the beginning of that line alone, so the rule and the output come first.
+    cases: the cases that are not right, the worst first. pytest's summary shows only the beginning of the first line,
+    so the rule and the output come first.
     """
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns - _MARGIN)
     hint = ": that fails unless `strict=False`" if any(case.status is Status.INCONCLUSIVE for case in cases) else ""

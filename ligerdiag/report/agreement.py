@@ -97,8 +97,8 @@ def compute_agreement(
 ) -> Agreement:
     """Returns how an attribution compares with a verdict, by the table at the top of this module.
 
-    can_tell: whether right numbers would show that the output is right: the intended and the stale numbers differ by
-    more than rounding, and the run on the drawn arguments executes the read that makes the stale numbers stale.
+    can_tell: whether right numbers prove that the output is right. They do if the intended and the stale numbers differ
+    by more than rounding, and if the run on the drawn arguments executes the read that makes the stale numbers stale.
     in_program_order: whether the numbers equal those of running the program in the order in which it is written; if
     they do, a lossy output differs only from the case's reference.
     """
@@ -134,7 +134,9 @@ def compute_replay_agreements(
 def compute_opaque_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns the same as `compute_replay_agreements` for the replay with opaque functions; empty if none has finished."""
+    """Returns the same as `compute_replay_agreements` for the replay with opaque functions; empty if no such replay has
+    finished.
+    """
     opaque = None if replay is None else replay.opaque
     return _explain_agreements(outputs, opaque, findings)
 
@@ -175,10 +177,10 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | 
     """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
     wrong.
 
-    There are three kinds: outputs all of whose findings name an instruction that the replayed numbers do not test
-    (`Replay.unreached`: the drawn arguments do not enter its branch or loop, or it only computes a maximum that a
-    softmax subtracts again); outputs that only a wrong decision, such as a predicate, makes wrong; and outputs that
-    depend on bytes in which XLA keeps two values.
+    There are three kinds. For the first kind, each finding about the output names an instruction that the replayed
+    numbers do not test (`Replay.unreached`): the drawn arguments do not enter its branch or loop, or it only computes a
+    maximum that a softmax subtracts again. Outputs of the second kind are wrong only because of a wrong decision, such
+    as a predicate. Outputs of the third kind depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
@@ -222,8 +224,8 @@ def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
     """Returns the names of the outputs for which a device may compute more than one value.
 
-    Such an output races, or the program leaves its value undefined, or the launcher of a kernel runs the kernel on
-    trial, on bytes that the launcher does not restore; in this last case all outputs are unsteady.
+    These are the outputs that race and the outputs that the program leaves undefined. If the launcher of a kernel runs
+    the kernel on trial, on bytes that the launcher does not restore, these are all outputs.
     """
     if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
@@ -232,8 +234,8 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs about which no replay can decide, because the program leaves their values undefined: from the name
-    of each output to the finding that says so.
+    """Returns the outputs about which no replay can decide, because the program leaves their values undefined. Maps the
+    name of each output to the finding that says that it is undefined.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
 
@@ -244,8 +246,8 @@ def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) 
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that, by the findings, are wrong about some hidden writes of the program and
-    right about others.
+    """Returns the names of the outputs that are wrong with respect to some hidden writes of the program and right with
+    respect to others, according to the findings.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
@@ -287,8 +289,8 @@ def compute_device_agreements(
 
 
 def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs that are right by the verdict, but on the device differ from the case's
-    reference; empty if the device was compared with a replay of the program instead.
+    """Returns the names of the outputs whose verdict is right although their values on the device differ from the
+    case's reference; empty if the device was compared with a replay of the program instead.
     """
     if device.intended_from == PROGRAM_ORDER:
         return frozenset()
@@ -300,8 +302,8 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns one line about the outputs that are right by the verdict but differ from the reference on the device, for
-    a reason that only a replay could find; empty if there are none.
+    """Returns one line about the outputs whose verdict is right although their values on the device differ from the
+    reference. Only a replay can tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -320,8 +322,8 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns each contradiction between the verdict, the replay and the device run about an output, leaving out
-    contradictions that a finding explains. Each lists its possible causes as evidence.
+    """Returns the contradictions about an output, between the verdict, the replay and the device run, that no finding
+    explains. Each lists its possible causes as evidence.
 
     failed: ids of the rules that raised an exception, so that the mistakes they look for remain possible causes.
     """
@@ -337,8 +339,8 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns each contradiction between the verdict, the replay and the device run about an output that findings
-    explain, with the ids of the rules of these findings.
+    """Returns the contradictions about an output, between the verdict, the replay and the device run, that findings
+    explain. Each comes with the ids of the rules of these findings.
     """
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
@@ -401,7 +403,8 @@ def _list_order_disagreements(outputs: Mapping[str, Verdict], replay: Replay | N
             output=name,
             static=Verdict.FRESH,
             numbers=replay.outputs[name].attribution,
-            message=f"`{name}` is fresh according to its schedule, but has another value in another legal order of it",
+            message=f"`{name}` is fresh according to its schedule, but has another value if the instructions run in another"
+            " legal order",
             evidence=(
                 ("static", "fresh"),
                 ("orders", f"relative difference {render_figure(one.error)} with the order {one.order}"),

@@ -1,4 +1,4 @@
-"""Reads and writes baselines: the accepted schedules of cases, which later ones are compared with.
+"""Reads and writes baselines. A baseline records the accepted schedules of cases; later schedules are compared with them.
 
 The file is JSON, sorted and indented, so that version control shows what changed. It holds no names or ids of
 instructions, no folders and no times. A `Neighbourhood` describes one hidden write (an operand that a kernel call
@@ -62,11 +62,11 @@ class Baseline:
     ligerdiag: str
     """Version of ligerdiag that recorded the file."""
     toolchains: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """From the name of each toolchain to the versions of its packages when the baseline was recorded."""
+    """Maps the name of each toolchain to the versions of its packages when the baseline was recorded."""
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """Returns the newer baseline with the entries of this one that the newer lacks."""
+        """Returns the entries of both baselines; where both have an entry, the entry of `newer`."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},

@@ -8,10 +8,10 @@ for each other rule. The finding that the kernel makes a hidden write joins a ca
 several such causes it joins the first in this order: reads that miss the write, reads that see it, a write to the
 caller's bytes, a race. If there is none, it is a cause of its own.
 
-A cause is a `Finding` that has the id and the severity of its worst rule, of equally bad ones the first by number; its
-other rules become notes. Findings of one other rule that say the same about one line, except for the names of
-instructions and outputs, are one cause as well. A finding that is allowed and one that is not are never in one cause.
-Each finding belongs to exactly one cause as one of its `parts`; a cause of one part is that finding itself.
+A cause is a `Finding` that has the id and the severity of its worst rule; of equally bad rules, of the one with the
+lowest number. Its other rules become notes. Findings of one other rule that say the same about one line, except for the
+names of instructions and outputs, are one cause as well. A finding that is allowed and one that is not are never in one
+cause. Each finding belongs to exactly one cause as one of its `parts`; a cause of one part is that finding itself.
 """
 
 import re
@@ -44,7 +44,7 @@ _READ_LABELS: Mapping[str, str] = {
     _SEEN: "read here, needs the old value",
     _SPECIAL: "tested here",
 }
-"""From each way to go wrong to the words for the line that reads."""
+"""Maps each way to go wrong to the words for the line that reads."""
 _ROOT = get_only_id(RuleKind.HIDDEN_WRITE)
 _HOSTS = (_MISSED, _SEEN, *list_ids(RuleKind.CALLER_WRITE), *list_ids(RuleKind.RACE))
 """The ways of causes that the finding about the hidden write can be a note of, in the order of preference."""
@@ -58,9 +58,9 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns one finding for each cause: it joins the findings about one kernel call, at one source line, that have the
-    same hazard. The order is that of each cause's first finding, but a cause that follows from another one comes right after
-    it.
+    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same
+    kernel at the same source line. Causes are in the order of their first findings, except that a consequence of a
+    cause comes right after that cause.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -86,8 +86,8 @@ def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
 
 
 def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[Finding, ...]]:
-    """Returns the findings of the cause by the place of their read: (source line, whether the line's backward pass
-    reads).
+    """Returns the findings of the cause, grouped by the place of the read. The key is (source line, whether the read is
+    in the backward pass of that line).
     """
     found: dict[tuple[SourceLine | None, bool], tuple[Finding, ...]] = {}
     for part in cause.parts or (cause,):
@@ -153,8 +153,9 @@ def _collect_lost(parts: Sequence[Finding]) -> tuple[int, ...]:
 
 
 def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | None:
-    """Returns the kernel call changed so that it declares the write; None for a rule with another remedy, and for a call
-    that cannot be read. finding: a finding, or a cause, whose reads then say which names to use.
+    """Returns the patch that makes the kernel call declare the write; None if the rule of the finding has another
+    remedy, or if the source of the call cannot be read. finding: a single finding or a cause; the reads of a cause
+    decide which names the patch uses.
     """
     if finding.call is None or finding.operand is None or not is_about_write(finding):
         return None
@@ -183,8 +184,9 @@ class MarkedPlace:
 
 
 def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
-    """Returns the line of the kernel call that overwrites the value, then each line that reads it, first those with a
-    finding of the cause's own rule. A cause that is not about a hidden write has one line, without a label.
+    """Returns the line of the kernel call that overwrites the value, and then each line that reads the value. Of these,
+    lines with a finding of the cause's own rule come first. A cause that is not about a hidden write has one line,
+    without a label.
     """
     call = cause.call
     if call is None or call.line is None or not is_about_write(cause):
@@ -335,9 +337,9 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes (findings of one mistake, joined) of all cases; causes of different cases with the same rule,
-    message and source line, which follow from the same cause or from none, become one group. Sorted by severity, then
-    rule, each cause before those that follow from it.
+    """Returns the causes (findings of one mistake, joined) of all cases, in groups. A group has the causes of different
+    cases that agree in rule, message, source line and the cause that they follow from, if any. Groups are sorted by
+    severity, then rule, and each group comes before its consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}
@@ -364,7 +366,7 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, ...], ...]:
-    """Returns the groups in their order, each together with those that follow from it."""
+    """Returns the groups in their order, each in a tuple with the groups that follow from it."""
     families: dict[_Key, list[FindingGroup]] = {}
     for group in groups:
         families.setdefault(_identify(group.finding.follows_from or group.finding), []).append(group)
@@ -372,7 +374,7 @@ def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, .
 
 
 def describe_origin(finding: Finding) -> str:
-    """Returns the rule and the message of the finding that this one follows from; empty if it stands on its own."""
+    """Returns the rule and the message of the finding of which this finding is a consequence; empty if there is none."""
     origin = finding.follows_from
     return "" if origin is None else f"{origin.rule} {_NAMES.get(origin.rule, '')}: {origin.message}"
 

@@ -23,9 +23,11 @@ class Axis(StrEnum):
     MITIGATION = "mitigation"
     """The measures against a hidden write, such as declaring it, and the cost of each."""
     EDGES = "edges"
-    """The readers that a trivial operation has to tie to the kernel so that they run after it."""
+    """The readers of a kernel's result. A trial ties some of them to the kernel by a trivial operation, so that they
+    run after it.
+    """
     PASSES = "passes"
-    """XLA's passes, to find the one that makes an output wrong."""
+    """XLA's passes, to find the pass that makes an output wrong."""
     FLAGS = "flags"
     """The flags of XLA."""
     TARGETS = "targets"
@@ -40,9 +42,9 @@ class BisectionRow:
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order."""
+    """Maps each output name to its verdict, in the program's order."""
     cells: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From column title to text, for the columns between the label and the outputs."""
+    """Maps the title of a column to the text of its cell, for the columns between the label and the outputs."""
     word: str = ""
     """`right`, `latent`, `wrong` or `unknown`: a summary of the outputs; see `Outcome.word`."""
     error: str = ""
@@ -93,7 +95,7 @@ class Bisection(Shown):
         return compute_printable(f"<Bisection of {self.case_id} over {self.axis.value}: {answers}{more}>")
 
     is_unsettled: bool = False
-    """Whether a trial that an answer needs could not be analysed, which gives exit code 3."""
+    """Whether a trial on which an answer depends could not be analysed; the exit code is then 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +115,8 @@ class Difference:
     first: ComparedSide
     second: ComparedSide
     verdicts: tuple[tuple[str, Verdict | None, Verdict | None], ...] = ()
-    """(output, first verdict, second verdict): the outputs of the first compile in its order, then those that only the
-    second has.
+    """(output, first verdict, second verdict) for each output: first the outputs of the first compile, in its order,
+    then the outputs that only the second compile has.
     """
     writes: "tuple[NeighbourhoodPair, ...]" = ()
     changes: "tuple[Drift, ...]" = ()
@@ -126,8 +128,8 @@ class Difference:
 
     @property
     def differs(self) -> bool:
-        """Returns whether any change is more important than a reader in another fusion or an output that only one compile
-        has.
+        """Returns whether there is a change that matters. A reader that moved to another fusion, or an output that only
+        one compile has, does not matter.
         """
         return any(not change.is_minor for change in self.changes)
 

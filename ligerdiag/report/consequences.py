@@ -5,13 +5,14 @@ subtraction of one term, which make readers wait for the kernel.
 
 | the finding | follows from | if |
 |---|---|---|
-| a read that misses a write | a call that is gone, or that XLA merged with an equal one | the call was to make that write |
+| a read that misses a write | a call that is gone, or that XLA merged with an equal one | the call should make that write |
 | a read that misses or sees a write | two calls on a value that XLA merged | one of the two calls writes, the other reads |
 | a value lost in shared bytes | an alias that does not hold | the call that reads the value declares it |
 | a program that is wrong as written | a workaround that rounds | one measurement shows both |
 
-All reads of a cause must follow, or the cause stands on its own. Nothing follows from a finding that is allowed: whoever
-allows a cause has not seen its consequences. A finding from which others follow does not follow from another one itself.
+A cause follows from another one only if all of its reads do. Nothing follows from a finding that is allowed: whoever
+allows a cause has not seen its consequences. A finding from which others follow does not follow from another one
+itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence

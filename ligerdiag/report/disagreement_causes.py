@@ -1,4 +1,4 @@
-"""Lists the possible causes where the verdict, the replay and a device contradict each other about an output.
+"""Lists the possible causes of a disagreement: a contradiction between the verdict, the replay and a device about an output.
 
 The verdict trusts four parties:
 
@@ -10,10 +10,11 @@ The verdict trusts four parties:
 
 Rules look for mistakes of the first three (`Rule.party`), and their findings decide:
 
-- A party is *shown* to be the cause if an error of one of its rules reaches the output and nobody allows that error.
+- A party is *shown* to be the cause if one of its rules has a finding of severity error about the output and no
+suppression allows that finding.
   The finding then explains the difference, the case is judged by the finding, and there is no contradiction.
-- A party is a *possible* cause if one of its rules has another finding about the output, has a finding that names no
-  output, or failed.
+- A party is a *possible* cause if one of its rules has any other finding about the output, has a finding that names no
+output, or raised an exception.
 - A party is *ruled out* if all of its rules ran and found nothing about the output.
 
 A bug of ligerdiag is possible as long as no other cause is shown; if every other party is ruled out, only that bug is
@@ -40,7 +41,9 @@ SOMETHING_LEFT = (
 
 
 class CauseStanding(StrEnum):
-    """Whether the findings show a possible cause, leave it possible, or rule it out; the module explains the three."""
+    """Whether the findings prove that a party caused a disagreement, leave that possible, or rule it out. The module's
+    docstring defines the three.
+    """
 
     SHOWN = "shown"
     POSSIBLE = "possible"
@@ -67,8 +70,8 @@ class PossibleCause:
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns all parties with their standing as causes, in the order in which they handle the program: JAX first,
-    ligerdiag last.
+    """Returns, for JAX, XLA, the kernel and ligerdiag, whether the party is shown to be the cause of a disagreement,
+    possibly is, or is ruled out. The order is that in which they handle the program.
 
     output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an
     exception.
@@ -107,7 +110,9 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with its possible causes as evidence, and with the help that fits them."""
+    """Returns the disagreement with the causes added to its evidence, and with a help that depends on whether all
+    parties but ligerdiag are ruled out.
+    """
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT
     ]

@@ -57,8 +57,8 @@ def _render_with_basis(report: CheckReport) -> str:
 
 
 def render_html(record: Record) -> str:
-    """Returns a piece of HTML for a notebook, without scripts, for a report, an output or a finding; for any other record,
-    its text.
+    """Returns HTML without scripts, for a notebook. A report, an output or a finding has a layout of its own; any other
+    record appears as its text.
     """
     match record:
         case CaseReport():

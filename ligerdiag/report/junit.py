@@ -7,7 +7,7 @@
 | could not analyse, disagreement, a replay or device run that died | error |
 | inconclusive | failure if the run is strict, else skipped with the reasons: never a pass |
 | nothing to check | skipped |
-| not run, because the run was ended before | skipped; the test of the run itself is an error |
+| not run, because the run was ended earlier | skipped; the test of the run itself is an error |
 
 Unused suppressions and an early end of the run are tests of a suite `ligerdiag`. A run whose file has no failures and
 no errors ends with exit code 0, or with 5 if everything is skipped.

@@ -81,8 +81,7 @@ def _longest_run(text: str) -> int:
 
 HEADING = "## ligerdiag"
 _CAPS = (None, 500, 100, 20, 3, 0)
-"""Numbers of rows and findings to show at most; the next one is tried if the page is still too long. None is no limit.
-"""
+"""Numbers of rows and findings to show at most; the next one is tried if the page is still too long. None is no limit."""
 _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHING})
 
 
@@ -121,8 +120,8 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Returns whether the page shows the case unfolded: it has a finding that counts or a trouble, or its status is
-    another one than as expected, allowed, clean or nothing to check.
+    """Returns whether the page shows the case unfolded. It does if the case has a trouble or a finding that counts, and
+    for every status except as expected, allowed, clean and nothing to check.
     """
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 

@@ -27,8 +27,9 @@ def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
     """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
     hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
 
-    verdict: that of the static analysis, if the error is that of a finding about a hidden write. The value of a stale
-    output may be neither the intended nor the stale one, because a reader sees old and new contents.
+    verdict: the static analysis's verdict on the output; pass it if the error belongs to a finding about a hidden
+    write. The value of a stale output may be neither the intended nor the stale one, because a reader sees old and new
+    contents.
     """
     error, tolerance = f"relative error {render_figure(numbers.error)}", render_figure(numbers.tolerance)
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"

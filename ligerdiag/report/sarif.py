@@ -4,13 +4,13 @@ problem of a case that is no finding, such as a case that could not be analysed.
 
 A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
 results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a
-fingerprint `ligerdiag/v1`, made of what stays the same when the code around the result moves or XLA renumbers its
-instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
+fingerprint `ligerdiag/v1`, made of properties that stay the same when the code around the result moves or XLA renumbers
+its instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
 that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts
 reject a file in which one has none.
 
 No name in a message can make a link. SARIF turns `[words](target)` into a link in any message, also in viewers that
-ignore its escapes; so a space is put between brackets and parentheses that would make one.
+ignore its escapes; so a space is put between brackets and parentheses that would make a link.
 """
 
 import json

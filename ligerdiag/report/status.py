@@ -68,8 +68,8 @@ def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[F
 
 
 def hides_unknown(findings: Sequence[Finding]) -> bool:
-    """Returns whether one of the findings is allowed and explains an unknown verdict, so that the allowance hides that
-    something is unknown.
+    """Returns whether one of the findings is allowed and explains an unknown verdict. Allowing such a finding would
+    hide that something is unknown.
     """
     return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
 
@@ -81,8 +81,8 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """How the rules that have findings differ from the rules that the case expects: one line each on additional and on
-    missing rules, or empty.
+    """How the rules that have findings differ from the rules that the case expects: one line about additional rules and
+    one about missing rules, each empty if there are none.
     """
 
     extra: str = ""
@@ -96,7 +96,7 @@ class ExpectedRules:
     wanted: frozenset[str]
     """Ids of the rules that must have a finding."""
     possible: frozenset[str] = frozenset()
-    """Ids of the rules that may have a finding: they have one in some runs."""
+    """Ids of the rules that may, but need not, have a finding: the case has such a finding in some runs only."""
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
@@ -110,7 +110,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
         return None
     if beside is None:
         raise InputError(
-            "expected `expected` beside `expected_rules`: rules alone do not say which verdicts are expected"
+            "`expected_rules` needs `expected` as well: rules alone do not say which verdicts are expected"
         )
     for name in (rule.removesuffix("?") for rule in expected_rules):
         if get_rule(name).id != name:
@@ -143,7 +143,7 @@ def compare_rules(
 type Expectation = str | Mapping[str, str] | None
 
 HAZARDOUS = frozenset(one for one in Verdict if one.is_wrong or one is Verdict.LATENT)
-"""The verdicts of which a case that expects `hazard` needs at least one."""
+"""A case that expects `hazard` needs at least one output with one of these verdicts."""
 
 _ALL = "*"
 _FRESH = frozenset({Verdict.FRESH})
@@ -255,7 +255,7 @@ def _compute_contradictions(outputs: Mapping[str, Verdict], allowed: Mapping[str
 def _find_unexpected_errors(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], wanted: Mapping[str, frozenset[Verdict]]
 ) -> list[str]:
-    """Returns a line for each finding that is an error although the case expects nothing wrong where it stands.
+    """Returns a line for each finding of severity error that contradicts the expectation of the case.
 
     Verdicts are about the schedule only. An output can be fresh and still be wrong, such as one that differs from the
     case's reference (LD016), so a case that expects it to be right contradicts an error about it. An error that names
@@ -476,8 +476,8 @@ def _identify(judged: Judged) -> dict[str, Any]:
 def mark_undefined_in_view(
     view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
 ) -> ScheduleView | None:
-    """Returns the view with the verdicts that `mark_undefined` computes; the sentence about a changed output gives the
-    reason.
+    """Returns the view with the verdicts that `mark_undefined` computes. For each output whose verdict this changes,
+    the view's sentence about the output gives the reason.
 
     unlooked: output name to the reason why the output is undecided.
     """

@@ -38,7 +38,9 @@ class CallPatch:
     sentence: str
     """The changed call on one line, with the import that it needs and the names to use after the call."""
     use: str
-    """The last part of `sentence`: the names to use after the call, and a condition on the kernel's parameters."""
+    """The last part of `sentence`: it tells the user which names to use after the call, and which parameters the kernel
+    must have.
+    """
     file: str = ""
     line: int = 0
     """1-based number of the first line of `before`."""
@@ -56,8 +58,8 @@ def compute_patch(
     """Returns a patch that makes the kernel call declare the write; None if the source of the call cannot be read or
     understood, or declares the write already.
 
-    operand: number of an overwritten operand. reads: the reads that the patch is to put right; the names to use depend on
-    them.
+    operand: number of an overwritten operand. reads: the reads that the patch has to correct; they decide which names
+    the patch tells the user to use after the call.
     """
     if call.line is None or call.is_declared or not has_trait(call.target, JAX_TRITON):
         return None
@@ -108,7 +110,7 @@ class _Passed:
 
     value: ast.expr
     written: str
-    """Source text of its entry in `written`: a position among all arguments of the call, or a parameter's name."""
+    """The array's entry in `written`, as source text: a position among all arguments of the call, or a parameter's name."""
     operand: int
     """Number of the operand of the custom call."""
     name: str = ""
@@ -223,8 +225,8 @@ def _quote_names(names: Sequence[str]) -> str:
 
 
 def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
-    """Returns the functions that have to return the new value, innermost first, and the functions that read it, with
-    their lines.
+    """Returns two texts for a value that is overwritten in one function and read in another: the functions that have to
+    return the new value, innermost first, and the functions that read it, with their lines.
 
     Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
     backward pass, or if too many functions lie in between.
@@ -309,7 +311,9 @@ def _list_lines(text: str) -> tuple[str, ...]:
 
 
 def _is_nested(node: ast.Call, statement: ast.stmt) -> bool:
-    """Returns whether the call is more than the right side of one assignment and more than a statement of its own."""
+    """Returns whether the call is a part of a larger expression: neither the whole right side of one assignment nor a
+    statement of its own.
+    """
     match statement:
         case ast.Assign(targets=[_], value=value) | ast.Expr(value=value):
             return value is not node
@@ -350,8 +354,9 @@ def _find_outputs(node: ast.Call) -> str:
 
 
 def _find_call(tree: ast.Module, line: int) -> tuple[ast.Call, ast.stmt | None] | None:
-    """Returns the innermost `triton_call` around the line, and the statement whose lines a patch can replace, None if
-    the call may run another number of times than its statement; None if no single call is found.
+    """Returns the innermost `triton_call` around the line, and the statement whose lines a patch can replace. The
+    statement is None if it may execute the call several times or not at all. Returns None if there is no such call, or
+    more than one.
     """
     found = [
         node

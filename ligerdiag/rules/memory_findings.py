@@ -18,13 +18,12 @@ COLLECTED = (
     "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
     " `xs` and returning it as `ys`"
 )
-"""The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array.
-"""
+"""The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array."""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields groups of those copies whose cause is one of `causes`. Copies due to the same value or loop form a group, as do
-    copies with the same cause and source line. Leaves out a group if the program needs all of its copies.
+    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group;
+    so do copies with the same cause and source line. A group is left out if the program needs all of its copies.
     """
     if context.memory is None:
         return
@@ -60,7 +59,7 @@ def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[
 def report_copies(
     context: Context, rule: Rule, group: Sequence[ExplainedCopy], remedy: str, *, severity: Severity | None = None
 ) -> Finding:
-    """Returns one finding about a group of copies with a common cause. severity: by default that of the rule."""
+    """Returns one finding about a group of copies with a common cause. severity: by default the severity of the rule."""
     copies = [one.copy for one in group]
     avoidable = [one for one in copies if not one.is_needed] or copies
     source = next((one.line for one in copies if one.line is not None), None)

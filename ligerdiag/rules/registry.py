@@ -27,8 +27,7 @@ def _find_rules() -> Iterator[Rule]:
 
 
 RULES: tuple[Rule, ...] = tuple(sorted(_find_rules(), key=lambda rule: rule.id))
-"""All rules, in the order of their ids. Each file `ldNNN_name.py` in `schedules/` or `programs/` defines one as `RULE`.
-"""
+"""All rules, in the order of their ids. Each file `ldNNN_name.py` in `schedules/` or `programs/` defines one as `RULE`."""
 
 _NEARNESS = 0.7
 
@@ -40,7 +39,7 @@ class Answers:
     findings: tuple[Finding, ...]
     """The findings, in the order of the rules."""
     failures: tuple[RuleFailure, ...]
-    """The rules that raised an exception: whether their hazard is present is unknown."""
+    """The rules that raised an exception. It is unknown whether the hazards of these rules are present."""
 
 
 def get_rule(id_or_name: str) -> Rule:
@@ -117,7 +116,7 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
     """Runs all rules; a rule that raises an exception becomes a failure and stops no other. LigerdiagError (such as one
     about a limit of time) and MemoryError propagate; with LIGERDIAG_DEBUG every exception does.
 
-    run: yields the findings of a rule. fall_back: yields instead those of a rule that failed.
+    run: yields the findings of a rule. fall_back: yields the findings to use for a rule that raised an exception.
     """
     findings: list[Finding] = []
     failures: list[RuleFailure] = []
@@ -135,11 +134,12 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
-    none. replayed, ran: whether there was a replay, and a run on a device.
+    """Returns the ids of the rules that need a replay or a run on a device, if there was none, so that they could not
+    decide. replayed: whether there was a replay. ran: whether there was a run on a device.
 
-    Rules about drift from a baseline and about budgets are always included: an expectation of a case cannot cover
-    them, because an option of the run asks for them, and a suppression for them may be needed in another run.
+    The rules about drift from a baseline and about budgets are always among them. Such rules run only if an option asks
+    for them, so a case cannot expect their findings, and a suppression that this run does not use may be needed by
+    another run.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

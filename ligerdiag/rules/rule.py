@@ -62,7 +62,7 @@ class Measured:
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
 
     def find_line(self, names: Iterable[str]) -> SourceLine | None:
-        """Returns the line that computes the first of these outputs that has one."""
+        """Returns the line that computes the first of these outputs whose line is known; None if no line is known."""
         return next((self.output_lines[name] for name in names if name in self.output_lines), None)
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
@@ -75,8 +75,8 @@ def render_error(error: float) -> str:
 
 
 def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
-    """Returns a sentence on how far an output is from another computation of it, and how much of that rounding
-    explains. other: name of the other computation.
+    """Returns a sentence on how much an output differs from another computation of the same output, and how much
+    rounding explains. other: name of the other computation.
     """
     return f"`{name}` differs by {error:.1e} from {other}; rounding explains {tolerance:.1e}"
 
@@ -171,8 +171,7 @@ class Example:
     """Python source of the file; it defines `CASE`."""
     target: str = "h100"
     recorded: str = ""
-    """Source of the file from which the baseline is recorded that `code` is checked against; empty without a baseline.
-    """
+    """Source of the file from which the baseline is recorded that `code` is checked against; empty without a baseline."""
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     """The limits of memory and copies that the example is checked with."""
 
@@ -216,16 +215,17 @@ class Rule:
     """The public bug reports behind the rule."""
     measure: Callable[[Measured], Iterable[Finding]] | None = None
     """Function that yields the rule's findings from all results, including those of a replay, of a device run, and of a
-    comparison with a baseline or a budget; they replace the findings of `check`. None: the findings of `check` stay.
+    comparison with a baseline or a budget; they replace the findings of `check`. If this is None, the findings of
+    `check` stay.
     """
     decided_by: DecidedBy = DecidedBy.SCHEDULE
     explains: Verdict | None = None
-    """The verdict that findings of the rule explain: every output with that verdict is named by a finding of such a
-    rule, unless the analysis does not know the reason.
+    """The verdict that findings of the rule explain. An output with that verdict is named by a finding of a rule that
+    explains it, unless the analysis does not know the reason for the verdict.
     """
     party: Party = Party.NOBODY
-    """The party whose mistake the rule reports, if that mistake can make the schedule and the numbers disagree about
-    outputs of a finding (see `report.disagreement_causes`); NOBODY for all other rules.
+    """For a rule about a mistake that can make the verdict and the numbers of an output contradict each other: the
+    party that makes the mistake (see `report.disagreement_causes`). NOBODY for all other rules.
     """
     kind: RuleKind = RuleKind.OTHER
     for_maintainers: str = ""
@@ -234,8 +234,8 @@ class Rule:
     """
     leaves_undefined: bool = False
     """Whether no schedule gives the outputs of a finding a defined value. Such outputs hold unwritten bytes, depend on
-    the order of a grid's programs, come from one Ref that should hold two values, or may need the writes of a call
-    that JAX dropped while it traced the program.
+    the order of a grid's programs, come from a Ref that would have to hold two values at once, or may need the writes
+    of a call that JAX dropped while it traced the program.
     """
 
 
@@ -341,9 +341,9 @@ def report_write(
 ) -> Finding:
     """Returns a finding about a hidden write, whose place is the line of the kernel call.
 
-    remedy: by default, to declare the write. outputs, instructions: names of those that the finding is about. evidence:
-    by default, which operand the call overwrites, and when. reader: the place of the read that the write affects; None
-    if the finding is about no read.
+    remedy: by default, to declare the write. outputs, instructions: names of the outputs and instructions that the
+    finding is about. evidence: by default, which operand the call overwrites, and when. reader: the place of the read
+    that the write affects; None if the finding is about no read.
     """
     call = locate_call(context, write)
     return Finding(

@@ -12,8 +12,8 @@ _LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs whose values the program leaves undefined: from the name of each output to the first finding that
-    says so.
+    """Returns the outputs whose values the program leaves undefined. Maps the name of each output to the first finding
+    that says that it is undefined.
 
     A finding that a suppression allows does not count, because whoever wrote the suppression accepts any value.
     """

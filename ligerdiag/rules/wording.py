@@ -62,9 +62,9 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 
 
 def name_call(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Returns words for the call of a hidden write, and its place. The words are the kernel's name, and if the program calls
-    that kernel several times, which of these calls it is; the place is then the innermost line that no other call shares,
-    as ` (FILE:LINE)`, else empty.
+    """Returns a name for the call of a hidden write, and its place. If the program calls the kernel once, these are the
+    kernel's name and an empty text. Otherwise they are a text such as "the second of 3 calls of `k`", and the innermost
+    line that only this call has, as ` (FILE:LINE)`.
     """
     calls = {
         one.frames: one for one in context.writes if one.kernel == write.kernel and one.module is write.module
@@ -139,8 +139,9 @@ def is_in_backward(instruction: HloInstruction) -> bool:
 
 
 def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None = None) -> ReadPlace:
-    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line. merged:
-    the operation that gets the wrong version, if XLA merged it with the one whose name the reader has.
+    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line.
+    merged: if XLA merged two operations into the reader, the one of them that gets the wrong version; the reader may
+    have the name of the other one.
     """
     if merged is not None:
         place = locate_merged(context, merged)
@@ -159,8 +160,8 @@ def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
 
 
 def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: which two operations XLA merged although the program intends two versions.
-    The place of each is the innermost line that the two do not share.
+    """Returns evidence, a (label, sentence) pair: the two operations that XLA merged although they mean different
+    versions, each with the innermost of its source lines that the other one does not have.
     """
     both = merged.operation, merged.twin
     frames = [tuple(iterate_user_frames(context.program, one)) for one in both]
@@ -227,8 +228,8 @@ def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
 
 
 def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
-    """Returns the name of a kernel's buffer, such as `operand 0` or `output 0`; `no operand` for None. buffer: its
-    number, operands first.
+    """Returns the name of a kernel's buffer, such as `operand 0` or `output 0`; `no operand` for None. buffer: the
+    number of the buffer, where the call's operands are counted before its outputs.
     """
     if buffer is None:
         return "no operand"
@@ -306,14 +307,17 @@ def describe_written(call: CallPlace) -> str:
 
 
 def render_names(names: Sequence[str]) -> str:
-    """Returns the source text of `written` for these parameters of a kernel: one string, or a tuple of several."""
+    """Returns these names of a kernel's parameters as Python source, to pass as `written` of `call_in_place`: a string
+    for one name, a tuple of strings for several.
+    """
     texts = [f'"{name}"' for name in names]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write. Empty if the
-    program as written is known, and not only its schedule: then the verdicts say which version each reader should get.
+    """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write. It is for
+    dumps that have the schedule without the program as written. Empty if the program is known: then the verdicts say
+    which version each reader should get.
     """
     found = context.accesses.get(write.index)
     if found is None:
@@ -361,7 +365,7 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
     """Returns the instructions on a shortest path along operands from `start` (excluded) to `end` (included); () if
-    there is none.
+    there is no path.
     """
     path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]

@@ -48,7 +48,7 @@ def test_eighty_columns_are_kept_with_the_outputs_on_separate_lines() -> None:
     ("changes", "words"),
     [
         ({"interrupted": True}, "; interrupted, the rest was not tried"),
-        ({"is_unsettled": True}, "; something that an answer needs could not be analysed"),
+        ({"is_unsettled": True}, "; a compile on which an answer depends could not be analysed"),
     ],
 )
 def test_the_last_line_names_missing_outputs(changes: dict[str, object], words: str) -> None:

@@ -94,5 +94,5 @@ def test_a_name_instead_of_an_id_is_refused_with_the_id() -> None:
 
 
 def test_rules_without_an_expectation_of_the_verdicts_are_refused() -> None:
-    with pytest.raises(InputError, match="expected `expected` beside `expected_rules`"):
+    with pytest.raises(InputError, match="`expected_rules` needs `expected`"):
         parse_expected_rules(("LD009",), beside=None)

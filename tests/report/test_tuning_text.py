@@ -18,8 +18,8 @@ def list_lines(*cases: CaseReport, verbose: bool = False) -> list[str]:
 
 def test_a_file_is_named_with_its_digest_and_the_instructions_that_it_has() -> None:
     assert list_lines(make_case(tuning=make_tuning())) == [
-        "tuned: by `h100.pbtxt` (12 choices, sha256 0123456789ab): 1 of 3 tuned instructions has an entry there; compiled "
-        "as without a GPU for lack of one: `gemm_fusion_dot.1`"
+        "tuned: by `h100.pbtxt` (12 choices, sha256 0123456789ab): 1 of 3 tuned instructions has an entry there; without "
+        "an entry, and so compiled as without a GPU: `gemm_fusion_dot.1`"
     ]
 
 

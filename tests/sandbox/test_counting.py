@@ -71,7 +71,7 @@ def test_all_texts_together_have_one_limit(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(find, "MAXIMUM_MODULES_IN_TEXTS", 7)
     selection = select_modules([tmp_path], count=count_modules)
     assert len(selection.modules) == 3 + 3 + 1 + 1
-    assert any(note.startswith("2 files not searched for more than one module") for note in selection.notes)
+    assert any(note.startswith("2 files not searched for further modules") for note in selection.notes)
     monkeypatch.setattr(find, "MAXIMUM_MODULES_IN_TEXTS", 100)
     monkeypatch.setattr(find, "MAXIMUM_COUNTED_BYTES", len(TEXT) * 3 * 2)
     assert len(select_modules([tmp_path], count=count_modules).modules) == 3 + 3 + 1 + 1

@@ -1,10 +1,11 @@
 """Reads and writes the file of known findings: a run fails only on findings that are not in it.
 
-A team that starts with thirty findings records them once, and from then on a run fails only on others. A finding is known if
-the file has one of the same case, target, rule, kernel, operand and function, with at least its severity and at least its
-outputs. Each entry allows one finding, so a second one of the same kind is new. Lines, and names of instructions, do not
-matter: they change with each edit and each release of XLA. Bytes do not matter either: a known copy may grow, which a budget
-or a baseline reports. A drift or an exceeded budget is never known, since an option of the run asks for it.
+A team that starts with thirty findings records them once, and from then on a run fails only on others. A finding is
+known if the file has an entry of the same case, target, rule, kernel, operand and function that is at least as severe
+and names all of the finding's outputs. Each entry allows one finding, so a second one of the same kind is new. Lines,
+and names of instructions, do not matter: they change with each edit and each release of XLA. Bytes do not matter
+either: a known copy may grow, which a budget or a baseline reports. A drift or an exceeded budget is never known, since
+an option of the run asks for it.
 
 The file is JSON, sorted and indented, so that version control shows what changed.
 """
@@ -84,7 +85,9 @@ class KnownFindings:
     _used: set[int] = field(default_factory=set[int])
 
     def allow(self, case: str, target: str, finding: Finding) -> Suppression | None:
-        """Returns the suppression of a finding that the file has, once for each entry; None for a new finding."""
+        """Returns a suppression if an unused entry of the file covers the finding, and marks that entry as used.
+        Returns None for a new finding.
+        """
         own = identify_finding(case, target, finding)
         matching = [n for n, one in enumerate(self.findings) if n not in self._used and one.covers(own)]
         if not matching:
@@ -94,9 +97,9 @@ class KnownFindings:
         return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
-        """Returns a line for each target on which a new finding would be known if the file's entry were not about another
-        target. A second finding of a kind that the file has for the same target is new and gets no line. new: case, target
-        and finding of each finding that counts.
+        """Returns a line for each target with findings that are new only because the file has them for another target.
+        A second finding of a kind that the file has once for the same target gets no line. new: case, target and
+        finding of each finding that counts.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:

@@ -13,9 +13,9 @@ finding shows the comment, and both count as used.
 
 A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
 each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
-project; a run of a file, a folder or a name in a module sees all cases of that; a run of an id or a glob sees only
-some. A run that was interrupted, or that leaves out a target which the project is checked for by default, has seen
-nothing in full.
+project; a run of a file, a folder or a name in a module sees all cases of this file, folder or name; a run of an id or
+a glob sees only some. A run that was interrupted, or that leaves out a target which the project is checked for by
+default, has seen nothing in full.
 
 Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
 cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a
@@ -113,7 +113,7 @@ class SeenScope:
     ids: frozenset[str] = frozenset()
     """Ids of the cases that were in the run."""
     files: Mapping[str, tuple[CaseReport, ...]] = field(default_factory=dict[str, tuple[CaseReport, ...]])
-    """From each file all of whose cases were in the run to the reports of these cases."""
+    """Maps each file to the reports of its cases. Only files all of whose cases were in the run are listed."""
 
 
 def compute_scope(
@@ -242,7 +242,7 @@ class Suppressions:
     known: KnownFindings = field(default_factory=KnownFindings)
     """The findings that the project knows, which are allowed if nothing else allows them."""
     _comments: dict[str, tuple[AllowComment, ...]] = field(default_factory=dict[str, tuple[AllowComment, ...]])
-    """From the real path of each file that was read to its comments that allow findings."""
+    """Maps the real path of each file that was read to its comments that allow findings."""
     _used_entries: set[int] = field(default_factory=set[int])
     _used_comments: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
     """(real path of the file, line of the comment, rule id) of each comment that allowed a finding."""

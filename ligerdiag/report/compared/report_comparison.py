@@ -4,11 +4,12 @@ Two cases match if id and target are equal; if only the targets differ, they mat
 that id. Modules of dumps also match by their names without XLA's number, or because each report has only one module.
 Figures that differ by less than the tolerance of `ligerdiag.model.memory_limits` count as equal.
 
-A case with a worse status or a worse verdict is worse. Otherwise the case is worse if something is worse and nothing
-is better, better if it is the other way round, and mixed if there is both: peak, copied bytes, bytes of collectives, or a
-finding that is a warning or an error. Temporaries count only if all memory that a call reserves changes with them; else
-they are part of another balance, such as that with new outputs. A copy, or a finding about copies, that appears is shown,
-and counts only through the figure of copied bytes.
+A case with a worse status or a worse verdict is worse. Otherwise these count: a better status or verdict, the peak, the
+copied bytes, the bytes of collectives, and findings that are warnings or errors. If some of these are worse and none is
+better, the case is worse; if some are better and none is worse, it is better; if there are both, it is mixed.
+Temporaries count only if the total memory that a call reserves changes in the same direction; otherwise XLA only moved
+bytes, such as from new outputs to temporaries. A new copy, and a new finding about copies, is shown, but counts only
+through the copied bytes.
 """
 
 import re
@@ -87,7 +88,7 @@ class ReportedSide:
     elsewhere.
     """
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From package name to version, for each package of the toolchain."""
+    """Maps each package name to the version, for each package of the toolchain."""
     name: str = ""
     """The toolchain as the user gave it to `check --toolchain A,B`; empty for a report that was read from a file."""
     interrupted: bool = False
@@ -117,8 +118,8 @@ class ComparedFigure:
 
     @property
     def change(self) -> int:
-        """Returns how many bytes the new report has more than the old one; 0 within the tolerance, or if either is
-        unknown.
+        """Returns the bytes in the new report minus those in the old one; 0 if the difference is within the tolerance,
+        or if one of the two is unknown.
         """
         return 0 if self.old is None or self.new is None else compute_change(self.old, self.new)
 
@@ -138,7 +139,7 @@ class ComparedCase:
     appeared: tuple[ReportedFinding, ...] = ()
     gone: tuple[ReportedFinding, ...] = ()
     copies: tuple[CopyChange, ...] = ()
-    """The copies that appeared, grew, shrank or are gone, the one that grew most first."""
+    """The copies that are new, gone, larger or smaller than in the old report; the copy that grew most comes first."""
     grade: Grade = Grade.SAME
     hint: str = ""
     """A command line that says more about the change; empty if no command does."""
@@ -159,7 +160,9 @@ class ComparedCase:
 
     @property
     def target(self) -> str:
-        """Returns the target of the case, such as `h100`, or `a100 → h100` if the two reports have different ones."""
+        """Returns the target of the case, such as `h100`; if the two reports have different targets, both, such as
+        `a100 → h100`.
+        """
         if self.old.target == self.new.target:
             return self.new.target
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
@@ -206,7 +209,7 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
     "copied": lambda memory: memory.copied,
     "collectives": lambda memory: sum(size for _, size in memory.collectives),
 }
-"""From the name of each figure to the function that takes its bytes from the memory of a case."""
+"""Maps the name of each figure to the function that takes its bytes from the memory of a case."""
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
@@ -364,7 +367,9 @@ def _grade(case: ComparedCase) -> Grade:
 
 
 def _is_weighed(figure: ComparedFigure, case: ComparedCase) -> bool:
-    """Returns whether a figure counts for the grade: temporaries do only if all reserved memory changes with them."""
+    """Returns whether a figure counts for the grade. Temporaries count only if all reserved memory changes in the same
+    direction.
+    """
     if figure.name != "temporaries" or case.old.memory is None or case.new.memory is None:
         return True
     return compute_change(case.old.memory.reserved, case.new.memory.reserved) * figure.change > 0
@@ -390,8 +395,8 @@ def _rank_verdict(verdict: Verdict | None) -> int:
 
 
 def _counts(finding: ReportedFinding, case: ComparedCase) -> bool:
-    """Returns whether a finding that appeared or is gone counts for the grade. A finding about copies does not if the
-    copied bytes of both reports are known, as these count.
+    """Returns whether a finding that appeared or is gone counts for the grade. A finding about copies does not count if
+    the copied bytes of both reports are known, because then the bytes count.
     """
     copied = case.find("copied")
     is_in_figure = (

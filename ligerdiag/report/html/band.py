@@ -68,8 +68,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band: marks on it are reads of a copy, or of a value that is computed again, which the kernel
-    does not overwrite.
+    """A line below the band, with marks for the reads of bytes that the kernel does not overwrite: of a copy, or of the
+    value computed again.
     """
 
     place: Place

@@ -160,8 +160,8 @@ def _list_notable(view: ScheduleView) -> frozenset[NodeKey]:
 
 
 def _contract(edges: tuple[Edge, ...], notable: frozenset[NodeKey]) -> tuple[Edge, ...]:
-    """Returns the edges after each run of two or more steps, each with one edge in and one edge out, has become one
-    "chain" node.
+    """Returns the edges after contraction: two or more successive steps that have one incoming and one outgoing edge
+    each become one node, a "chain".
     """
     into: dict[NodeKey, list[Edge]] = defaultdict(list)
     out: dict[NodeKey, list[Edge]] = defaultdict(list)

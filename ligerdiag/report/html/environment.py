@@ -51,7 +51,7 @@ SIGNS: dict[str, Sign] = {
         Sign("reuse", "reused", "XLA puts another value there"),
     )
 }
-"""From the name of each sign to the sign, in the order of the legend."""
+"""Maps the name of each sign to the sign, in the order of the legend."""
 
 WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LATENT)
 """Kinds of reads that need attention, the worst first."""

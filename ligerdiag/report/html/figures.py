@@ -56,8 +56,7 @@ class Timeline:
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
-    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations).
-    """
+    """The lanes that the schedule uses, each with its number of slots (columns side by side for concurrent operations)."""
     strips: tuple[int, ...]
     """Index, into `ScheduleView.buffers`, of each buffer that has a strip, a column that shows the contents of its
     bytes.
@@ -196,7 +195,7 @@ class ErrorsPlot:
 
     rows: tuple[PlotRow, ...]
     ticks: tuple[tuple[float, str], ...]
-    """(x, text) of each mark of the axis."""
+    """(x, text) of each mark on the axis of relative errors."""
 
 
 def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
@@ -230,7 +229,7 @@ class _Axis:
         self._most = most
 
     def place(self, error: float) -> float | None:
-        """Returns the x of a relative error, clamped to the ends of the axis; None for NaN."""
+        """Returns the x at which the figure shows a relative error, clamped to the ends of the axis; None for NaN."""
         if isnan(error):
             return None
         decade = float(LEAST) if error <= 0 else self._most if not isfinite(error) else log10(error)
@@ -238,7 +237,7 @@ class _Axis:
         return round(PADDING + share * (WIDTH - 2 * PADDING), 1)
 
     def list_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Returns (x, text) for every third power of ten on the axis."""
+        """Returns (x, text) for every third power of ten on the axis of relative errors."""
         decades = range(LEAST, self._most + 1, 3)
         return tuple((self.place(10.0**decade) or 0.0, f"{10.0**decade:.0e}" if decade else "1") for decade in decades)
 

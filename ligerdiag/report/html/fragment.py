@@ -20,7 +20,7 @@ from ligerdiag.report.terminal.spans import compute_text
 from ligerdiag.report.terminal.summary import render_notes, render_totals
 
 MAX_CASES = 8
-"""A piece shows at most this many cases, the worst first."""
+"""The HTML shows at most this many cases, the worst first."""
 MAX_OUTPUTS = 24
 """A case shows at most this many outputs, the worst first."""
 MAX_FINDINGS = 8
@@ -31,7 +31,7 @@ MAX_LINES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePart:
-    """One case as the piece shows it."""
+    """One case as the HTML for a notebook shows it."""
 
     case: CaseReport
     headline: Headline
@@ -47,7 +47,7 @@ class CasePart:
 
 
 def render_fragment(report: CheckReport) -> str:
-    """Returns the piece of HTML about the report."""
+    """Returns the HTML of the report, for a notebook."""
     cases = sorted(report.cases, key=lambda case: ORDER.index(TONES[case.status]))
     notes = (*render_unused(report, None), *render_notes(report, None))
     return render_part(

@@ -1,10 +1,10 @@
 """Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction that
 is the cause.
 
-Outputs that the schedule makes wrong take precedence, then outputs with wrong numbers, then unknown ones. If every
-output is fresh or latent, an error among the findings takes precedence over the verdicts, and a warning is added to
-them: a headline is green only if the page shows no finding and no wrong number. The three lines of a headline are about the
-subject of the page, which is one kernel call.
+The headline is about the outputs that the schedule makes wrong; if there are no such outputs, about outputs with wrong
+numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes
+precedence over the verdicts, and a warning is added to them: a headline is green only if the page shows no finding and
+no wrong number. The three lines of a headline are about the subject of the page, which is one kernel call.
 """
 
 import re

@@ -26,7 +26,7 @@ class MatrixCell:
     rules: tuple[str, ...]
     error: str
     is_changed: bool
-    """Whether the verdict differs from that of the nearest cell to the left that has a verdict."""
+    """Whether the verdict differs from the verdict of the nearest cell to the left that has one."""
     page: str = ""
     """Address of the page about this case; empty if there is none."""
 
@@ -82,7 +82,7 @@ def render_matrix_html(
     notes: Sequence[str] = (),
     counts: Mapping[str, int] | None = None,
 ) -> str:
-    """Returns the matrix as a whole HTML document, with rows in which a verdict changes first.
+    """Returns the matrix as a whole HTML document. Rows in which a verdict changes come first.
 
     columns: one title for each combination of toolchain, target, flags and sizes. counts: number of cells by status.
     """

@@ -45,7 +45,7 @@ _TICKS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The column of the picture that belongs to one point of the curve of memory in use."""
+    """A column of the picture: one point of the curve of the memory in use."""
 
     x: float
     width: float
@@ -133,7 +133,7 @@ class MemorySection:
     alive: tuple[Row, ...]
     copies: tuple[Row, ...]
     donations: tuple[Row, ...]
-    """The donated arguments, those whose bytes no output takes first."""
+    """The donated arguments; arguments whose bytes no output takes come first."""
     dropped: tuple[Row, ...]
     """The arguments that JAX drops."""
     requests: tuple[Row, ...]
@@ -141,7 +141,7 @@ class MemorySection:
     verdict: str
     """A line that says whether all requests are met, with the evidence."""
     is_in_place: bool
-    """Whether the case asks for anything in place, and all of these requests are met."""
+    """Whether the case asks XLA to work in place at least once, and XLA does so for every such request."""
     warning: str
 
 

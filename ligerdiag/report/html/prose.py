@@ -56,8 +56,8 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Splits a text into parts at the names of instructions. unknown: whether a name that is no step of the page is
-    code, too.
+    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether
+    this also holds for names of instructions that are no steps on the page.
     """
     parts: list[Part] = []
     at = 0
@@ -93,8 +93,7 @@ class Chip:
     name: str
     verdict: Verdict
     sign: str
-    """Name of the chip's sign: that of the verdict, or `error` or `warning` if the numbers are worse than the verdict.
-    """
+    """Name of the chip's sign: that of the verdict, or `error` or `warning` if the numbers are worse than the verdict."""
     word: str
     number: int
     """Position among all chips, counted from 1, for links."""
@@ -155,7 +154,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs that have the same verdict, the same missing edges and, except for their names, the same sentence."""
+    """Outputs with the same verdict and missing edges, whose sentences differ only in the name of the output."""
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
@@ -164,8 +163,9 @@ class WayGroup:
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """Returns the groups of outputs that share a sentence, in the order of the chips (the outputs' labels on the page);
-    empty if no path from a kernel to an output is known. steps: instruction name to step id, from `compute_step_ids`.
+    """Returns the outputs in groups that share a sentence (`WayGroup`), in the order of the chips (the outputs' labels
+    on the page); empty if no path from a kernel to an output is known. steps: instruction name to step id, from
+    `compute_step_ids`.
     """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):

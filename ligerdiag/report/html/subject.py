@@ -1,8 +1,9 @@
 """Chooses the subject of a page, which is the kernel call that the page is about, and lists the findings of the page.
 
-The subject is the call of the worst finding about a kernel: one that is not allowed, of the highest severity, that
-reaches the worst outputs and the most of them. If outputs are wrong, only findings that reach the worst outputs count,
-allowed or not. Without such a finding, the subject is the kernel that overwrites the buffer with the worst reads.
+The subject is the call of the worst finding about a kernel. Findings that are not allowed are worse than allowed ones;
+then the severity decides, then the worst output that the finding reaches, then the number of outputs. If outputs are
+wrong, only findings that reach the worst outputs count, allowed or not. Without such a finding, the subject is the
+kernel that overwrites the buffer with the worst reads.
 """
 
 from collections.abc import Mapping
@@ -46,20 +47,20 @@ class Article:
     not allowed.
     """
     follows: tuple[Part, ...]
-    """The rule and the message of the finding that this one follows from; empty if it stands on its own."""
+    """The rule and the message of the finding of which this finding is a consequence; empty if there is none."""
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """Returns the findings of the page, the worst first and allowed ones last. steps: instruction name to step id, from
-    `compute_step_ids`.
+    """Returns the findings of the page, the worst first and allowed ones last. steps: maps each instruction's name to
+    its step id, from `compute_step_ids`.
     """
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
     """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed causes come last. Causes that follow from another cause come right after it, and
-    such a group has the place of its worst member.
+    by the number of outputs; allowed causes come last. A consequence of a cause comes right after that cause, and the
+    two are sorted by the worse one of them.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:

@@ -1,7 +1,7 @@
 """Cuts out of a schedule the lines that a bug report is about: the call, the value that it overwrites, and the readers, in
 the order of the schedule, each with its bytes in XLA's buffer assignment.
 
-The excerpt has every instruction that the finding names. Of the rest it has, up to its limit, the computations of
+The excerpt has every instruction that the finding names. As far as its limit of lines allows, it also has the bodies of
 the fusions among them, and the instructions that lead from the readers to a wrong output.
 """
 
@@ -30,13 +30,13 @@ class _Module:
 
     lines: Sequence[str]
     defined: Mapping[str, int]
-    """From the name of an instruction to the index of its line."""
+    """Maps the name of an instruction to the index of its line."""
     homes: Sequence[int]
-    """From the index of a line to that of the header of its computation; -1 for lines outside of one."""
+    """For each line, the index of the line that begins its computation; -1 for a line outside of a computation."""
     computations: Mapping[str, int]
-    """From the name of a computation to the index of its header."""
+    """Maps the name of a computation to the index of its header."""
     comments: Mapping[str, str]
-    """From the name of an instruction to what the excerpt says about it: its part in the finding, and its bytes."""
+    """Maps the name of an instruction to what the excerpt says about it: its part in the finding, and its bytes."""
 
 
 def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ _READS = {
     ReadKind.CLOBBERED: "READS THE NEW CONTENTS",
     ReadKind.UNKNOWN: "reads it",
 }
-"""From each kind of read to the comment on its line; wrong ones stand out."""
+"""Maps each kind of read to the comment on its line; wrong ones stand out."""
 _COMPUTES = {
     ReadKind.ORIGINAL: "computes the old contents again, as it should",
     ReadKind.STALE: "COMPUTES THE OLD CONTENTS AGAIN",

@@ -43,7 +43,7 @@ class ProgramSource:
     """The program that shows the bug."""
 
     name: str
-    """Name of its file, without folders."""
+    """Name of the program's file, without folders."""
     text: str
     is_standalone: bool = False
     """Whether the file runs without ligerdiag, and checks its own result."""
@@ -58,7 +58,7 @@ class IssueFacts:
     program: ProgramSource | None
     """The program to show; None if the module was compiled elsewhere."""
     versions: Mapping[str, str]
-    """From the name of a package to its version; `python` is one of them."""
+    """Maps the name of a package to its version; `python` is one of them."""
     is_ours: bool = True
     """Whether the module was compiled for this report, for a GPU that was described to XLA; false for a dump."""
     system: str = ""
@@ -75,7 +75,7 @@ class IssueFacts:
     commands: tuple[str, ...] = ()
     """The commands that reproduce the result."""
     bisections: tuple[Bisection, ...] = ()
-    """Bisections, each of which varies the compile to see what changes the result."""
+    """The bisections; each one varies one property of the compile, to find what changes the result."""
 
 
 _FOLDED_FROM = 60
@@ -422,7 +422,7 @@ _MOST_LABELS = 6
 
 
 def _name_some(labels: Sequence[str], is_usual: bool) -> str:
-    """Returns the labels of trials; only the number of those many that have the usual result."""
+    """Returns the labels of trials as text. If many trials have the usual result, returns their number instead."""
     if is_usual and len(labels) > _MOST_LABELS:
         return f"each of {len(labels)} others"
     return join_words([render_code(label) for label in labels])

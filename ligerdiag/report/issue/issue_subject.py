@@ -1,4 +1,4 @@
-"""Chooses the subject of a bug report: the worst finding of the one case that has any, or the error with which XLA ended.
+"""Chooses the subject of a bug report: the worst finding of the only case with findings, or the error with which XLA ended.
 
 A report is about one bug. Findings about drifts, budgets and unknown effects, and questions to the author, are no bugs; a
 finding that a suppression allows is not reported; and if the schedule and the numbers contradict each other, it is not known

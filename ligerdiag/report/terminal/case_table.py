@@ -40,7 +40,7 @@ STATUS_TEXTS: Mapping[Status, str] = {
     Status.ERROR: "could not analyse",
     Status.NOT_CHECKED: "not run",
 }
-"""From status to its text in a row; in capitals if the status needs attention."""
+"""Maps each status to its text in a row; in capitals if the status needs attention."""
 
 STATUS_STYLES: Mapping[Status, Style] = {
     Status.CLEAN: Style.GOOD,

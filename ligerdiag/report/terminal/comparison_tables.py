@@ -120,7 +120,7 @@ def _render_total(bisection: Bisection) -> Line:
         how = "interrupted" if bisection.ended_by is Ending.INTERRUPT else f"ended by {bisection.ended_by.value}"
         spans.append(Span(f"; {how}, the rest was not tried", Style.BAD))
     elif bisection.is_unsettled:
-        spans.append(Span("; something that an answer needs could not be analysed", Style.BAD))
+        spans.append(Span("; a compile on which an answer depends could not be analysed", Style.BAD))
     return tuple(spans)
 
 

@@ -1,5 +1,5 @@
-"""Renders a report in a form that editors and `grep` read, one for each finding that counts, and counts them by rule. A
-finding counts if no suppression allows it and the case does not expect it.
+"""Renders a report in a form that editors and `grep` read, one line for each finding that counts; also counts the
+findings by rule. A finding counts if no suppression allows it and the case does not expect it.
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
 

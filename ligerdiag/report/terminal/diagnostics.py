@@ -144,8 +144,9 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the relative error of a lossy output, compared with the result of running the program in the order in
-    which it is written, or with the case's reference if that error is larger, as the former may be lossy itself.
+    """Returns the larger of two relative errors of a lossy output: its error compared with the result of running the
+    program in the order in which it is written, and its error compared with the case's reference. The first alone does
+    not suffice, because that result may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
@@ -242,8 +243,8 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
         severity=Severity.WARNING,
         summary="something could not be decided, so it does not count as right",
         help=(
-            "see `not covered`; declare the effects of a kernel that cannot be analysed, and the write of a kernel whose"
-            " readers cannot be found again"
+            "see `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of a kernel if"
+            " its readers cannot be found again after XLA's optimizations"
         ),
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
@@ -254,17 +255,17 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
         summary="a case could not be analysed: input or compile error, abort, timeout",
-        help="see the end of the log; nothing is known about this case",
+        help="read the end of the log; ligerdiag knows nothing about this case",
     ),
     TroubleKind.NO_NUMBERS: TroublePage(
         severity=Severity.ERROR,
         summary="a replay or a run on a device was tried and died",
-        help="see the reason; the verdicts still hold, but no execution has confirmed them",
+        help="read the reason; the verdicts still hold, but no execution has confirmed them",
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
         summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM, its time limit or --exitfirst",
-        help="run it again, with more time or fewer cases: compiled artifacts are in the cache",
+        help="repeat the run with more time or fewer cases: it finds the compiled artifacts in the cache",
     ),
 }
 

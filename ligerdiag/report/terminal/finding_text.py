@@ -38,8 +38,8 @@ MAX_PLACES = 6
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines of one finding and the cases that have it, with a blank line at the end; those of a finding that
-    follows from the one above are indented. several_targets: whether to name the targets of each case.
+    """Returns the lines of one finding and the cases that have it, with a blank line at the end. If the finding is a
+    consequence of another one, its lines are indented. several_targets: whether to name the targets of each case.
     """
     finding = group.finding
     if finding.follows_from is None:

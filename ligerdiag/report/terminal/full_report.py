@@ -156,8 +156,8 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether to write colours to the stream: never if NO_COLOR is set, else always if FORCE_COLOR is set, else
-    if the stream is a terminal that has colours.
+    """Returns whether to write colours to the stream. If NO_COLOR is set, the answer is no; otherwise, if FORCE_COLOR
+    is set, yes; otherwise, whether the stream is a terminal with colours.
     """
     if environ.get("NO_COLOR"):
         return False

@@ -1,4 +1,4 @@
-"""Renders the report of `--quiet`: what counts against a run, and its last line."""
+"""Renders the report of `--quiet`: everything that makes a run fail or leaves it undecided, and the last line."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line,
 
 def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
     """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
-    fault; one for all targets on which it is the same.
+    fault. A line that is the same on several targets of a case appears once.
     """
     found: dict[tuple[str, TroubleKind, str], list[str]] = {}
     for case in report.cases:

@@ -1,9 +1,9 @@
 """Renders a comparison of two reports for a terminal: a table with the worst case first, and what changed below each
 row.
 
-Cases that did not change are counted, and shown only with `verbose`. A comparison of toolchains, which is the only report
-of its run, also gives the verdicts of these cases, a line for each. If a row does not fit the terminal, each column
-has a line of its own.
+Cases that did not change are counted, and shown only with `verbose`. A comparison of toolchains also gives the verdicts
+of these unchanged cases, one line each, because its run prints no other report. If a row does not fit the terminal,
+each column has a line of its own.
 """
 
 from collections.abc import Sequence

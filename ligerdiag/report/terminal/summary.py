@@ -48,8 +48,8 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of the
-    worker's log; once for all targets of a case on which it is the same.
+    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of
+    the worker's log. Lines that are the same on several targets of a case appear once.
     """
     groups: dict[tuple[object, ...], list[CaseReport]] = {}
     for case in cases:
@@ -381,9 +381,9 @@ def _find_group(case: CaseReport) -> str:
 
 
 def _explain_undecidable(case: CaseReport) -> str:
-    """Returns why no replay can decide about the outputs that this one leaves undecided: the program leaves them
-    undefined, or all are unknown for reasons that findings give. Empty if there are none, or if some are undecided for
-    another reason.
+    """Returns a clause on why no replay can decide about the outputs that the replay of this case leaves undecided: the
+    program leaves them undefined, or the findings make all of them unknown. Empty if no output is undecided, or if an
+    output is undecided for another reason.
     """
     undecidable = find_undecidable(case.outputs, case.findings)
     if case.outputs and not undecidable:
@@ -401,8 +401,8 @@ def _explain_undecidable(case: CaseReport) -> str:
 
 
 def _explain_unknown(case: CaseReport) -> str:
-    """Returns the findings that make all outputs of the case unknown, in a clause; empty if an output is not unknown, or
-    unknown without a finding.
+    """Returns a clause with the findings that make all outputs of the case unknown; empty unless every output is
+    unknown because of a finding.
     """
     found = [one for one in case.findings if one.rule in _LEAVE_UNKNOWN]
     unknown = {name for one in found for name in one.outputs if case.outputs.get(name) is Verdict.UNKNOWN}

@@ -1,5 +1,5 @@
-"""Renders the line on the choices of XLA's autotuner: for each case that has a file with them, and with `--verbose` for
-every other case that has something to choose.
+"""Renders one line for each case about the choices of XLA's autotuner. A case that is compiled with a file of choices
+always has such a line; with `--verbose`, so has every other case for which the autotuner has something to choose.
 """
 
 from ligerdiag.model.report import CaseReport, CheckReport
@@ -11,8 +11,8 @@ MAX_TUNED = 12
 
 
 def render_tunings(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines about the choices of the autotuner; the cases that lack most entries come first if not all have a
-    line.
+    """Returns the lines about the choices of the autotuner. If there are too many cases for a line each, the cases with
+    the most missing entries come first.
     """
     said = [(case, text) for case in report.cases if case.tuning and (text := describe_tuning(case.tuning))]
     if not verbose:

@@ -157,8 +157,8 @@ def describe_copies(memory: MemoryUse) -> str:
 
 
 def describe_requests(memory: MemoryUse) -> str:
-    """Returns whether all requests to work in place are met, such as `all in place: 3 requests: 2 donated arguments, 1
-    update`.
+    """Returns a text on whether XLA meets all requests to work in place, such as `all in place: 3 requests: 2 donated
+    arguments, 1 update`.
     """
     if not memory.requests:
         return "nothing asks to work in place"
@@ -251,7 +251,9 @@ class MemoryFigure:
 
     @property
     def change(self) -> int | None:
-        """Returns how many bytes the second compile has more than the first; None if the memory of either is unknown."""
+        """Returns the bytes of the second compile minus the bytes of the first; None if the memory of one of them is
+        unknown.
+        """
         return None if self.first is None or self.second is None else self.second - self.first
 
 

@@ -23,7 +23,7 @@ def describe_tuning(tuning: Tuning) -> str:
         number = len(tuning.recorded)
         said = f"{number} of {count_of(count, 'tuned instruction')} {'has' if number == 1 else 'have'} an entry there"
     lacking = [one for one in tuning.open if one.kind is not TunedKind.FUSION]
-    rest = f"; compiled as without a GPU for lack of one: {_name(lacking)}" if lacking else ""
+    rest = f"; without an entry, and so compiled as without a GPU: {_name(lacking)}" if lacking else ""
     return f"by `{tuning.file}` ({count_of(tuning.entries, 'choice')}, sha256 {tuning.sha256[:_DIGITS]}): {said}{rest}"
 
 

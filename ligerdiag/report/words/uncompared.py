@@ -1,4 +1,4 @@
-"""Says why the outputs of a case were not compared with the case's reference."""
+"""Finds the reason why the outputs of a case were not compared with the case's reference."""
 
 from math import isnan
 

@@ -56,7 +56,8 @@ def _report_output(context: Context, call: HloInstruction, effects: CallEffects,
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"`{effects.kernel}` is autotuned on its output {output}, which it updates, and nothing resets it",
+        message=f"`{effects.kernel}` is autotuned on its output {output}, which it updates, and nothing resets that"
+        " output between the trials",
         source=find_user_line(context.optimized, call),
         kernel=effects.kernel,
         instructions=(call.name,),

@@ -40,8 +40,8 @@ whole elements.
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand of a call where one program of the grid surely reads bytes that another one
-    surely writes.
+    """Yields a finding for each operand of a kernel in which one program of the grid surely reads bytes that another
+    program surely writes.
     """
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
@@ -72,7 +72,7 @@ def _report(
     evidence = [
         (
             "kernel",
-            f"in grid {grid}, one program {reads} through {through} what another writes through {other},"
+            f"in grid {grid}, one program {reads} bytes through {through} that another writes through {other},"
             f" whatever the data{render_at(found.line)}",
         )
     ]

@@ -43,7 +43,7 @@ def check(context: Context) -> Iterator[Finding]:
                 ("added", f"%{found.addition.name} adds %{found.term.name}, which depends on the kernel's output"),
                 (
                     "subtracted",
-                    f"%{found.subtraction.name} subtracts it again: values small beside it are rounded away",
+                    f"%{found.subtraction.name} subtracts this term again: values that are small beside it are rounded away",
                 ),
             ),
             help=HELP,
@@ -52,7 +52,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding
-    if the case's reference confirms all of its outputs, and adds one for other lossy outputs.
+    if the case's reference confirms all of its outputs. Adds a finding for outputs that are lossy without one.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -83,7 +83,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             outputs=rest,
             source=measured.find_line(rest),
             evidence=tuple(("replay", lossy[name]) for name in rest),
-            help="check the precision of the operations on the path; declare the write if they are a workaround",
+            help="check the precision of the operations on the path; declare the write if these operations are a workaround",
         )
 
 

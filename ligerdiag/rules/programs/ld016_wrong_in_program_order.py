@@ -31,7 +31,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
             rule=RULE.id,
             severity=RULE.severity,
             message=f"{begin_sentence(gone, 'is', 'are')} wrong even if the program runs as written:"
-            " a workaround rounds away the value that it reads",
+            " a workaround rounds away the value that is read",
             outputs=gone,
             source=measured.find_line(gone),
             evidence=tuple(("replay", rounded[name]) for name in gone),
@@ -61,8 +61,8 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def _describe_wrong(measured: Measured, name: str, error: float, *, is_alone: bool) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair, about an output that differs from the reference. is_alone: whether no
-    other output does; the finding itself then has the output's line.
+    """Returns evidence, a (label, sentence) pair, about an output that differs from the reference. is_alone: whether
+    this is the only output that differs; the finding itself then has the output's line.
     """
     tolerance = 0.0 if measured.numbers is None else measured.numbers.reference_tolerance.get(name, 0.0)
     sentence = render_difference(name, error, "the reference", tolerance)

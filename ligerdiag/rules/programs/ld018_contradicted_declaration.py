@@ -20,8 +20,9 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand whose declared effect is wrong, for each declared alias that does not hold, and
-    for each alias of an operand that the call never writes while it writes another one.
+    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold.
+    Also yields one for each alias of an operand that the kernel never writes, if the kernel writes an operand without
+    an alias.
     """
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)
@@ -80,7 +81,7 @@ def _find_contradicted(context: Context) -> Iterator[Finding]:
             operand=one.operand,
             instructions=(call.name,),
             evidence=(("declared", f"in the effects that are declared for `{one.target}`"),),
-            help="fix the declaration: ligerdiag uses what the call itself says instead",
+            help="fix the declaration: ligerdiag ignores it, and uses the effects that the call itself states",
         )
 
 
@@ -109,7 +110,7 @@ def _find_aliases_of_others(context: Context) -> Iterator[Finding]:
                 operand=operand,
                 instructions=(call.name,),
                 evidence=(("declared", f"output {output} is operand {operand} with new contents"),),
-                help=f"let the output alias {others}: XLA knows nothing of that write",
+                help=f"let the output alias {others}, because XLA does not know that the kernel writes there",
             )
 
 

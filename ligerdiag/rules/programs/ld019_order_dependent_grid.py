@@ -20,7 +20,10 @@ ROUNDING = 1e-5
 changes whole elements.
 """
 
-HELP = "let no program access what another writes, except by atomics that commute; a second launch sees all writes"
+HELP = (
+    "let no program of the grid access bytes that another one writes, except by atomics that commute; a second launch sees"
+    " all writes of the first"
+)
 TICKET_HELP = (
     "derive the place of a result from the program's number or a prefix sum of counts, or sort the results afterwards: an"
     " atomic counter hands out places in order of arrival"
@@ -28,8 +31,8 @@ TICKET_HELP = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each call that has an output in bytes of its own where one program of the grid surely reads
-    what another one surely writes.
+    """Yields a finding for each output of a kernel in which one program of the grid surely reads bytes that another
+    program surely writes. Leaves out outputs that share bytes with an operand (LD011).
     """
     for call, effects in context.optimized_calls:
         count = len(call.operands)

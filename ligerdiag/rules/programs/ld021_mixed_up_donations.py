@@ -20,7 +20,7 @@ def check(context: Context) -> Iterator[Finding]:
     yield Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{shared}: a reader of one gets the value of another",
+        message=f"{shared}: a reader of one of them gets the value of another",
         outputs=tuple([name for n, name in enumerate(context.verdicts.outputs) if n in found.outputs]),
         source=find_user_line(context.optimized, found.value),
         instructions=(found.value.name,),

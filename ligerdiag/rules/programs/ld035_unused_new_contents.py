@@ -46,8 +46,8 @@ def _report(context: Context, found: UnusedContents) -> Finding:
 
 
 def _find_reads(context: Context, found: UnusedContents) -> tuple[ReadPlace, ...]:
-    """Returns the places of the readers, each once; the line is None for an output of the program, and where it is
-    unknown.
+    """Returns the places of the readers, each once. The line of a place is None if the reader is an output of the
+    program, or if its line is unknown.
     """
     root, places = context.program.entry.root, dict[ReadPlace, None]()
     for reader in found.readers:

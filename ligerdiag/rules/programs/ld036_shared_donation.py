@@ -1,4 +1,6 @@
-"""LD036 shared-donation: one array is several arguments, and an output takes its bytes, so JAX refuses the call."""
+"""LD036 shared-donation: the caller passes one array as several arguments, and an output takes its bytes, so JAX
+refuses the call.
+"""
 
 from collections.abc import Iterator
 
@@ -13,7 +15,7 @@ _MOST_NAMED = 4
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding about all arrays that the call passes several times and gives away, if there are any."""
+    """Yields one finding about all arrays that the caller passes as several arguments and donates, if there are any."""
     memory = context.memory
     if memory is None or memory.names is None or not memory.clashes:
         return

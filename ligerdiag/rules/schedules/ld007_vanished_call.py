@@ -62,7 +62,7 @@ def _report_lost(context: Context, lost: LostRef) -> Finding:
     return Finding(
         rule=RULE.id,
         severity=RULE.severity,
-        message=f"{who} is called for its effect on a Ref, and JAX recomputes the forward pass without it",
+        message=f"{who} is called for its effect on a Ref, and JAX recomputes the forward pass without the call",
         outputs=lost.outputs,
         source=site,
         kernel=lost.kernel,

@@ -34,8 +34,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with measurements from a replay, and findings about additional
-    arguments that the replay sees overwritten and about outputs that differ in a second execution.
+    """Yields the findings of `check`, annotated with measurements from a replay. Also yields findings about further
+    arguments that the replay sees overwritten, and about outputs that differ in a second execution.
     """
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}

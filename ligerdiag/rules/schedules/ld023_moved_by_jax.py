@@ -12,7 +12,9 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each kernel call or store whose write to a Ref outputs miss, or see in the wrong iterations."""
+    """Yields a finding for each kernel call or store that writes to a Ref, if an output misses this write or sees it in
+    the wrong iterations.
+    """
     for lost in context.lost_refs:
         if lost.verdict is not Verdict.UNKNOWN and not lost.is_dropped(context.moved_refs):
             yield _report(context, lost)

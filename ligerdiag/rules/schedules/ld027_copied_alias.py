@@ -90,8 +90,8 @@ def choose_remedy(one: ExplainedCopy) -> str:
 
 
 def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
-    """Returns whether a copy in a loop is made for a reader of the old value whose order JAX or XLA chooses, not the
-    author: an operation of a derivative, or an asynchronous one.
+    """Returns whether a copy in a loop is made for a reader of the old value that JAX or XLA, and not the author, puts
+    after the write: an operation of a derivative, or an asynchronous operation.
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False

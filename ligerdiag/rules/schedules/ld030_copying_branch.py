@@ -1,4 +1,4 @@
-"""LD030 copying-branch: a branch of a conditional that should change nothing copies its operand."""
+"""LD030 copying-branch: a branch of a conditional copies its operand, although the branch only returns it unchanged."""
 
 from collections.abc import Iterator
 
