@@ -127,8 +127,9 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that since this step no order of the instructions can make the output right: how the operation
-    that gets wrong contents of the overwritten value read it before the step, and what it reads after the step.
+    """Returns evidence for a step that loses an output: from that step on, no order of the instructions can make the output
+    right. The evidence names the operation that gets the wrong contents of the overwritten value. It shows how this
+    operation read the value before the step, and what it reads after the step.
 
     before: None if there is no judgement from before the step; the evidence is then only about the module after it.
     """

@@ -208,8 +208,8 @@ AS_WRITTEN = "as written"
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the name of a trial's mitigation: that of the change to the lowered program; without a change that of the
-    trial's case, or `as written` if the case has none.
+    """Returns the name of a trial's mitigation. If the trial changes the lowered program, it is the name of that change.
+    Otherwise it is the name of the mitigation that the case applies, or `as written` if the case applies none.
     """
     return name_variation(trial.variation) or find_mitigation(trial.case) or AS_WRITTEN
 
@@ -346,8 +346,8 @@ def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:
         )
         draft.notes.append(f"{MILLISECONDS}: median of {runs} executions on {device}, with the host's part of the call")
     draft.notes.append(
-        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; figures with + and"
-        f" {INSTRUCTIONS} are differences from the mitigation that has the least"
+        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; under"
+        f" {BYTES} and {INSTRUCTIONS}, a figure with + is the difference from the smallest figure of the column"
     )
 
 

@@ -76,8 +76,9 @@ class PassAnswer:
     verdict: Verdict
     blame: PassBlame
     change: SensitivityChange | None
-    """The change after which the output is lost, or wrongly ordered. Its step is to blame; it has none if the output is
-    lost already in the program that XLA got. None if the output is right by luck, or the reason is unknown.
+    """The change after which the output is lost or wrongly ordered. The step of this change is to blame; the change has no
+    step if the output is lost already in the program that XLA got. None if the output is right by luck, or if the reason is
+    unknown.
     """
     loosened: SensitivityChange | None = None
     """The change from which on nothing forces the order any more, although something forced it right before; None if

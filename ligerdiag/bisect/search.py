@@ -37,9 +37,9 @@ class Changes[V]:
     changes: tuple[AnswerChange, ...]
     """The changes found, in the order of the list."""
     answers: dict[int, V | None]
-    """From position to answer, for each position that was asked, in the order of the list."""
+    """Maps each position of the list for which an answer was requested to that answer, in the order of the list."""
     is_whole: bool
-    """Whether every member was asked, so that there are no other changes."""
+    """Whether an answer was requested for every member of the list, so that there are no other changes."""
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:

@@ -82,7 +82,7 @@ def _choose(runner: TrialRunner, options: BisectOptions, target: Target) -> tupl
             f" {commands}, or `--create`"
         )
     if len(names) < 2:
-        raise InputError(f"expected two toolchains at least but got {join_words([f'`{name}`' for name in names])}")
+        raise InputError(f"expected at least two toolchains but got {join_words([f'`{name}`' for name in names])}")
     return names, missing
 
 

@@ -41,7 +41,9 @@ class Project:
     unread: list[str] = field(default_factory=list[str])
     """The files that could not be searched for users of a function, each with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
-    """The places that may call a function that returns more values after the change, and that the change does not adapt."""
+    """Places that may call a changed function. The function returns more values after the change, and the change leaves
+    these places as they are.
+    """
     files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
     _users: dict[tuple[str, Path], list[SourceFile]] = field(default_factory=dict[tuple[str, Path], list[SourceFile]])
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])

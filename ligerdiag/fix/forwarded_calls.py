@@ -28,7 +28,7 @@ class Forwarding:
     name: str
     """Name of the function."""
     skipped: int
-    """Number of its positional parameters before the operands."""
+    """Number of the function's positional parameters that come before the operands."""
     outputs: str
     """Name of the parameter that declares the outputs."""
     outputs_place: int | None

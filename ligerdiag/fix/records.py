@@ -49,7 +49,9 @@ class Attempt:
     reason: str = ""
     """A clause that says why the cure does not apply, does not help or is not proved; empty if it is proved."""
     refusal: str = ""
-    """The part of the reason that names the source which cannot be changed, with its line; empty if there is none."""
+    """The part of `reason` that names the source line which the cure would have to change and cannot; empty if `reason`
+    names no such line.
+    """
     files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The new text of each changed file."""
     originals: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
@@ -60,7 +62,7 @@ class Attempt:
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
     """From target to output name to verdict."""
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
-    """From target to the cost."""
+    """Maps each target to the cost of the cure on this target."""
     is_compared: bool = False
     """Whether a replay shows that the changed program computes the same as before."""
     left: tuple[str, ...] = ()

@@ -277,8 +277,9 @@ def _change_at(body: Body, name: str, change: Callable[[Body, int], Body | None]
 
 
 def count_iterations(equation: Equation) -> int:
-    """Returns the number of iterations that `shorten_loop` can change: that of a scan without scanned arrays, or the number
-    with which the condition of a `while` compares its counter; 0 for any other loop.
+    """Returns the number of iterations of a loop that `shorten_loop` can shorten. For a scan without scanned arrays, it is
+    the scan's length. For a `while`, it is the number with which the condition compares the counter. Returns 0 for any other
+    loop.
     """
     if equation.kind is Kind.SCAN:
         is_over_nothing = len(equation.operands) == len(equation.results) == equation.carried

@@ -93,11 +93,11 @@ class Equation:
     text: str = ""
     """Python expression with `{0}`, `{1}` for the operands; empty for a kind that is printed from its bodies."""
     gives_tuple: bool = False
-    """Whether the value of the expression is a tuple even if there is one result."""
+    """Whether the value of the expression is a tuple even if there is only one result."""
     bodies: tuple["Body", ...] = ()
     carried: int = 0
-    """Number of operands, counted from the first, that are the initial state of a loop; as many first results are its final
-    state.
+    """Number of values in a loop's state, n: the first n operands are the initial state, and the first n results are the
+    final state.
     """
     length: int = 0
     """Number of iterations of a scan."""

@@ -1,4 +1,4 @@
-"""Environments of the table's toolchains: uv makes them on first use, and the cache keeps them.
+"""Environments of the toolchains in `toolchains.toml`: uv makes an environment on its first use, and the cache keeps it.
 
     <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
 

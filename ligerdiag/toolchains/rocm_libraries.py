@@ -90,5 +90,5 @@ def _parse_library(soname: str, entry: Json) -> StubLibrary:
     texts = frozenset(read_strs(entry, "texts")) if "texts" in entry else frozenset[str]()
     names = [name for each in symbols.values() for name in each]
     if len(set(names)) < len(names) or not texts.issubset(names):
-        raise FieldError(f"expected each symbol of `{soname}` once, and those in `texts` among them")
+        raise FieldError(f"expected each symbol of `{soname}` once, and every name in `texts` to be one of them")
     return StubLibrary(soname=soname, symbols=symbols, returns=read_count(entry, "returns"), texts=texts)

@@ -23,7 +23,9 @@ class FieldLine:
     path: str
     """Path of the field, such as `gpu_device_info.name`; a message's last line has the path of the message."""
     value: str
-    """The value as written; a text has its quotes. Empty for the lines of a message, except those of its fields."""
+    """The value as written, a string with its quotes. Empty for the first and the last line of a message; the fields in
+    between have values of their own.
+    """
     lines: int
     """Number of lines of the field from this one on; 0 for the last line of a message."""
 

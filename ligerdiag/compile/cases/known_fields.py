@@ -80,7 +80,9 @@ def fit_description(description: str) -> KnownDescription:
             raise _refuse(refused["fault"].strip() if refused else describe_fault(fault)) from fault
         path = lines[number].path
         if path in _NEEDED:
-            raise _refuse(f"it does not know `{path}`, without which the GPU would be another") from fault
+            raise _refuse(
+                f"it does not know the field `{path}`, and without this field it would compile for another GPU"
+            ) from fault
         dropped.append(path)
         lines = drop_field(lines, number)
 

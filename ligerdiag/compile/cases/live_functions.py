@@ -104,8 +104,8 @@ def list_own_folders() -> tuple[str, ...]:
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the imported modules of the project that a worker could not import by name, or for whose name it would
-    find another file.
+    """Returns the imported modules of the project that a worker could not import by name. A module also counts if the worker
+    would find another file under its name.
 
     root: folder from which the worker imports.
     """

@@ -101,11 +101,11 @@ class CaseLoader:
     """Loads the cases of a source, and holds those of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
-        """once: whether `load` raises UsedWorkerError for a second source, and for the first one after its files have
-        changed.
+        """once: whether the loader serves one source only. If so, `load` raises UsedWorkerError for any other source, and
+        for the same source if its files have changed since.
 
-        The reason for `once`: dropping a module does not undo what it did to others, such as a rebound function or a
-        setting of JAX.
+        The reason for `once`: dropping an imported module does not undo its changes to other modules, such as a replaced
+        function or a setting of JAX.
         """
         self._once = once
         self._is_used = False

@@ -141,9 +141,9 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots (copies that keep the version that the author means) of one trace inside `mark_intent`, and notes
-    on kernels and saved values, from which follows whether the program needs a trace with snapshots; filled while JAX
-    traces.
+    """The snapshots of one trace inside `mark_intent`, and notes on its kernels and saved values. A snapshot is a copy that
+    keeps the version that the author means. The notes say whether the program needs a trace with snapshots. JAX's trace
+    fills both.
     """
 
     forms: frozenset[Form] | None

@@ -99,11 +99,13 @@ class LoweredCase:
     a read.
     """
     refs_trouble: str = ""
-    """The reason why ligerdiag may have missed a moved access of a Ref, or cannot find out what the moves do to the
-    outputs; empty if there is none.
+    """The reason why ligerdiag may have missed that JAX moved an access to a Ref, or why it cannot find out how such moves
+    change the outputs; empty if there is no such reason.
     """
     library_kernels: tuple[LibraryKernel, ...] = ()
-    """The kernels of custom calls without a payload, from the libraries that run them."""
+    """The kernels of those custom calls that have no payload; the kernels come from the libraries that launch them, such as
+    cuTile.
+    """
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the second trace, which records the author's intent (see `intent`), if there was a second trace."""

@@ -95,7 +95,9 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds the record of a read of a Ref that JAX separated from a write, unless the list has it already."""
+        """Adds the record of one move, unless `moves` has it already. In a move, JAX separates a read of a Ref from a write
+        to the same Ref.
+        """
         if move not in self.moves:
             self.moves.append(move)
 

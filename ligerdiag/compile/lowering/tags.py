@@ -214,7 +214,9 @@ def read_call_name(text: object) -> str:
 
 
 def drop_call_name(name: str) -> str:
-    """Returns an operation's name without the step that names a kernel call or Ref access, see `call_names`."""
+    """Returns an operation's name without the part, between slashes, that names a kernel call or an access to a Ref (see
+    `call_names`).
+    """
     return _CALL_STEP.sub("", name)
 
 

@@ -92,8 +92,9 @@ class Use:
 
 
 class AliasedStorage:
-    """The operations of a module by tag (the number that each operation has) in `operations`, the place of each in
-    `paths` (its regions, blocks and positions, see `AliasPath`), and the sets of values that share storage.
+    """The operations of a module, and the sets of its values that share storage. `operations` maps each tag (the operation's
+    number) to the operation; `paths` maps the tag to the operation's place in the module: regions, blocks and positions (see
+    `AliasPath`).
     """
 
     def __init__(self, module: Any) -> None:
