@@ -78,7 +78,9 @@ class ValuePaths:
         return lambda current: (source for source in self.list_sources(current) if source is not around)
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the instructions that this one reads, one step back; of a tuple, only the element that is taken."""
+        """Returns the instructions from which this instruction computes its value, one step back. If the instruction only
+        passes a value on, as `get-tuple-element` does, returns the instruction that passes it there.
+        """
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
         position = self._pass_on(instruction, ())

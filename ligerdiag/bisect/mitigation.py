@@ -5,8 +5,9 @@ correctly.
 The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
 case without siblings is compared as written and with the mitigations that `bisect.automatic_cures` can apply to it.
 
-Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
-once. The cheapest right mitigation has every output fresh and no known loss of precision.
+Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
+A mitigation is right if every output is fresh. The cheapest one is chosen among the right mitigations without a known loss
+of precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -145,8 +146,9 @@ class Mitigation:
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
     """Returns the mitigation that is fastest on the device; None without mitigations.
 
-    Of several that are equally fast within `CLOCK_NOISE`, or were not timed, the result is the one with the least
-    memory, then with the fewest instructions, then the first. An unknown value counts as the highest.
+    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, the one with the least memory is
+    returned; among those with equal memory, the one with the fewest instructions; among those, the first. An unknown value
+    counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
@@ -172,8 +174,9 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the
-    case's only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if no parameter or more than one is.
+    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the case's
+    only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
+    several are.
     """
     if case.mitigation:
         return case.mitigation

@@ -120,7 +120,7 @@ class MinimalSets:
     """The result of a search for minimal sets of knobs."""
 
     sets: tuple[Knobs, ...]
-    """The sets found, smallest first; for each, every set with one knob less was tried."""
+    """The minimal sets found, smallest first. For each of them, every set with one knob less was tried as well."""
     completeness: Completeness
     is_monotone: bool
     """Whether the trials agree with the assumption that one more knob never does harm."""
@@ -144,8 +144,8 @@ class MinimalSetSearch:
     limit: int
     """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that are judged together, in parallel, by a step of the search that needs only one set for which
-    the predicate holds.
+    """Number of sets that the search judges in parallel in those steps for which one set is enough: the first for which the
+    predicate holds.
     """
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search

@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """The work of XLA between two snapshots: a pass, a part of one, or work between passes."""
+    """The work of XLA between two snapshots: a pass, a part of a pass, or work between passes."""
 
     name: str
     """Name of the pass; empty for work outside a pass."""

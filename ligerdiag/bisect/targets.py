@@ -163,10 +163,10 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets. If these are fewer than two, `list_compared_targets` adds
-    others to the one that is named, or to `target`.
+    """Returns the verdicts on each of the targets that the options name. If the options name one target, it is compared with
+    those of `list_compared_targets`; if they name none, `target` is.
 
-    Raises InputError for an unknown target, and if there are fewer than two different ones.
+    Raises InputError for an unknown target, and if fewer than two different targets are left.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)
@@ -200,7 +200,7 @@ def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)
     if len(chosen) < 2:
         raise InputError(
-            f"expected two targets at least but got `{targets[0].name}` alone: name others with `--target`"
+            f"expected at least two targets but got `{targets[0].name}` alone: name others with `--target`"
         )
     return chosen
 

@@ -278,7 +278,7 @@ class TrialRunner:
         return None if name == current_toolchain().name else self.find_readers(name)
 
     def find_readers(self, name: str) -> Pool:
-        """Returns the workers that read kernels with the Triton of that toolchain."""
+        """Returns the workers that read kernels with the Triton of the toolchain `name`."""
         if name not in self._readers:
             self._readers[name] = open_readers(self.find_toolchain(name), self.cache, self._templates)
         return self._readers[name]
@@ -286,8 +286,9 @@ class TrialRunner:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns the draft that an axis fills; after Ctrl-C the draft becomes the result. columns: titles of the columns
-        that this axis adds to the answer's table.
+        """Returns a new draft, to which a bisection adds its rows and answers; after Ctrl-C the draft becomes the result.
+        axis: the axis of the bisection, such as passes or flags. columns: titles of the columns that this axis adds to the
+        answer's table.
         """
         self.draft = Draft(
             case_id=case.id,

@@ -8,7 +8,7 @@ from ligerdiag.fix.source_file import SourceFile
 
 
 def parse_argument(text: str) -> cst.Arg:
-    """Returns the argument of a call from its source, such as `written=0`."""
+    """Parses the source text of one argument of a call, such as `written=0`."""
     call = cst.parse_expression(f"f({text})")
     assert isinstance(call, cst.Call)
     keyword = call.args[0]

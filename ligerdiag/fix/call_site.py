@@ -151,7 +151,7 @@ class Written:
 
     argument: cst.Arg
     number: int
-    """Number of the operand of the custom call."""
+    """Position of this argument among the operands of the custom call, counted from 0."""
     parameter: str
     """Name of the kernel's parameter; empty if unknown."""
 
@@ -224,8 +224,8 @@ class CallSite:
         return given if self.forwarding is None else given[self.forwarding.skipped :]
 
     def find_outputs_argument(self, call: cst.Call | None = None) -> int | None:
-        """Returns the index, among the arguments of `call`, of the one that declares the outputs; None if there is none.
-        call: the call `options`, perhaps with changes made already.
+        """Returns the index, among the arguments of `call`, of the argument that declares the outputs; None if there is no
+        such argument. call: the call `options`, or a changed copy of it.
         """
         args = (call or self.options).args
         names = OUTPUT_KEYWORDS

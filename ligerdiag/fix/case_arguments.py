@@ -22,8 +22,8 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case with all XLA flags added that the help of the findings names. Raises UnrelatedCureError
-    if it names none.
+    """Returns the text of the case, to which all XLA flags are added that the help of the findings names. Raises
+    UnrelatedCureError if the help names no flag.
     """
     flags = read_flags(findings)
     if not flags:

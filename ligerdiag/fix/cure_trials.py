@@ -150,7 +150,7 @@ class Trials:
             if wrong:
                 return join_words(wrong[:3])
             if after.disagreements:
-                return "verdict and numbers disagree about it"
+                return "verdicts and numbers of the changed program contradict each other"
             old = {one.rule for one in before.findings if one.severity is not Severity.NOTE}
             new = [one for one in list_hazards(after) if one.rule not in old and not _is_about_luck(one, after)]
             if new:

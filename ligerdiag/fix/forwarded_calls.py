@@ -32,7 +32,7 @@ class Forwarding:
     outputs: str
     """Name of the parameter that declares the outputs."""
     outputs_place: int | None
-    """Position of that parameter if it comes before the operands; None if it is passed by keyword."""
+    """Position of the parameter `outputs` if it comes before the operands; None if it is passed by keyword."""
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:

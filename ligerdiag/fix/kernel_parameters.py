@@ -48,8 +48,8 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
 
 
 def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, after those of its outputs: jax-triton before 0.4 and Pallas pass one for
-    each output, aliased or not.
+    """Adds pointer parameters to the kernel, after the parameters for its outputs. They are needed because jax-triton before
+    0.4 and Pallas pass a pointer for each output, also for an output that aliases an operand.
     """
     function = require_kernel(site)
 

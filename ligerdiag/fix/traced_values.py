@@ -22,9 +22,9 @@ _MOST_VALUES = 4
 
 
 def list_traced_zeros(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program in which the constant that fills a Ref passes through an optimization barrier together with an
-    argument of its function, in each possible form. JAX then computes the constant in every iteration, with the same result.
-    Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
+    """Returns changed programs in which the constant that fills a Ref passes through an optimization barrier together with
+    an argument of its function: one program for each argument. JAX then computes the constant in every iteration, with the
+    same result. Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
     """
     del case
     lines = [one.source for one in findings if "jax.new_ref(0 * x)" in one.help and one.source is not None]

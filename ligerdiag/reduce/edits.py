@@ -1,5 +1,5 @@
-"""Makes smaller programs from a program: without outputs, without equations, with the bodies of loops instead of the loops,
-with smaller sizes. Every function returns a new program, or None if the edit does not apply.
+"""Makes smaller programs from a program: with fewer outputs, with fewer equations, with the body of a loop in place of the
+loop, with smaller sizes. Every function returns a new program, or None if the edit does not apply.
 """
 
 import re
@@ -142,7 +142,8 @@ def remove_equations(program: Program, names: Collection[str], *, by_operand: bo
     """Returns the program without these equations.
 
     Each result of a removed equation is replaced by a value of the same type: by an operand of the equation if `by_operand`
-    is true, otherwise by a new argument of the program; by zeros in the body of a `shard_map`, which cannot read arguments.
+    is true, otherwise by a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
+    zeros take their place there.
     """
     values: dict[str, Operand] = {}
     added: list[Variable] = []

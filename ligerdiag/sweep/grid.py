@@ -67,7 +67,7 @@ class SweepGrid:
     targets: tuple[str, ...] = ("h100",)
     toolchains: tuple[str, ...] = (DEFAULT,)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
-    """From the name of a set of flags to the flags, in the form of XLA_FLAGS."""
+    """Maps the name of each set of flags to the flags, written as in XLA_FLAGS."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
     """From the name of a set of sizes to the sizes."""
     replay: bool = True
@@ -128,8 +128,8 @@ class SweepPlan:
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
-    """The task of each cell, by source, case id and column, in the order of the matrix. A cell is missing if the
-    column's sizes give no such case.
+    """The task of each cell, by source, case id and column, in the order of the matrix. A cell is missing if the file of
+    cases, read with the column's sizes, does not define a case with this id.
     """
     broken: tuple[tuple[Source, LigerdiagError], ...]
     """Sources whose cases cannot be found, each with the reason."""

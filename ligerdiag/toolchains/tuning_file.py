@@ -78,8 +78,8 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
 
 
 def compute_device_key(target: Target) -> str:
-    """Returns the words by which an entry of `AutotuneResults` names the target's GPU; empty for a GPU of another
-    vendor than NVIDIA.
+    """Returns XLA's description (one line of text) of the target's GPU, as an entry of `AutotuneResults` has it; empty for a
+    GPU that is not NVIDIA's.
     """
     if target.platform is not Platform.CUDA:
         return ""

@@ -5,7 +5,8 @@ written beside the function file, in which the pickled function goes to a worker
 the texts is one of the report's source roots, the folders below which ligerdiag may read the user's source, so every
 process that reads source lines finds the text (`source_text.find_kept_text`).
 
-Several pieces of code may have the name `<string>`, so a text counts as theirs only if compiling it makes the same code.
+Several pieces of code may have the file name `<string>`. So a text counts as the source of a piece of code only if compiling
+the text makes the same code.
 """
 
 import linecache

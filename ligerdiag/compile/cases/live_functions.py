@@ -368,7 +368,9 @@ _mesh_builders: list[MeshBuilder] = []
 
 @contextmanager
 def place_meshes(build: MeshBuilder) -> Generator[None]:
-    """Makes `build` the builder of the meshes that are unpickled inside the context: it knows the program's devices."""
+    """Makes `build` the function that builds each mesh which is unpickled inside the context; `build` knows the devices of
+    the program.
+    """
     _mesh_builders.append(build)
     try:
         yield
@@ -377,8 +379,8 @@ def place_meshes(build: MeshBuilder) -> Generator[None]:
 
 
 def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit: tuple[str, ...] = ()) -> Any:
-    """Returns a mesh that was pickled, on the devices for which the program is compiled, see `place_meshes`; without
-    devices if the process does not compile.
+    """Unpickles a mesh: returns a mesh with these axes on the devices for which the program is compiled (see
+    `place_meshes`). In a process that does not compile, the mesh has no devices.
     """
     if _mesh_builders:
         return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)

@@ -48,10 +48,11 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments in which each `Arg` without a partition has that of the function's `in_shardings`, and each one
-    without a kind of memory the kind that these name.
+    """Returns the arguments, completed from the function's `in_shardings`: an `Arg` without a partition gets its partition
+    from there, and an `Arg` without a kind of memory gets its kind of memory from there.
 
-    arguments: trees of `Arg`, those by position that are not static. Raises InputError if the shardings do not fit them.
+    arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings do
+    not fit the arguments.
     """
     given = read_shardings(jitted).get(IN)
     if given is None:

@@ -132,7 +132,7 @@ def parse_stablehlo(data: bytes, context: Any) -> Any:
                 return library.deserialize_portable_artifact(context, data)
             return ir.Module.parse(data if data.startswith(BYTECODE) else data.decode(), context=context)
     except Exception as fault:
-        raise CompileError(f"no StableHLO that jaxlib can parse: {_describe_parse(fault)}") from fault
+        raise CompileError(f"jaxlib cannot parse it as StableHLO: {_describe_parse(fault)}") from fault
 
 
 def _describe_parse(fault: Exception) -> str:

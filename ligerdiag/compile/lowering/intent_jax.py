@@ -43,8 +43,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, an array of
-    NumPy, a symbolic zero, a random key or a Ref.
+    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, a NumPy array, a
+    symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None

@@ -85,7 +85,7 @@ class FunctionStep:
     calls: tuple[int, ...] | None
     """Tags of the calls that lead from the outer function to this operation; None if several paths lead there."""
     leads: bool
-    """Whether this operation is a call that is among the `calls` of other steps."""
+    """Whether this operation is a call whose tag is in the `calls` of other steps."""
 
     @property
     def kernel(self) -> str:

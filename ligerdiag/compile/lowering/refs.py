@@ -19,9 +19,9 @@ The program as its author means it has no Refs. It comes from a second trace (se
 (`discharge_refs`). A Ref is then a value, a store returns another value, and a kernel call returns what it writes; JAX
 transforms values correctly. In the program that XLA compiles, JAX discharges every Ref too, but only at the end.
 
-The functions of JAX that are wrapped here are internal. If JAX lacks or fails in one that discharges, the Refs stay in
-the program. If JAX lacks one by which moves are detected, any Ref of a function that JAX may split may have been moved
-(`RefNotes.describe_lack`).
+The functions of JAX that are wrapped here are internal. If JAX lacks a function that discharges Refs, or fails in it, the
+Refs stay in the program. If JAX lacks a function in which moves are detected, JAX may have moved any Ref of a function that
+it may split, and ligerdiag would not know (`RefNotes.describe_lack`).
 """
 
 import importlib

@@ -524,9 +524,10 @@ class _TieWriter:
 
 
 def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
-    """Makes the function return the value as a further result; returns the number of that result.
+    """Makes the function return the value as an additional result; returns the index of this result.
 
-    operations: the module's operations by tag; those that are replaced are replaced there, too.
+    operations: the module's operations by tag. The `return` and the calls of the function are replaced by new operations, in
+    this mapping as well.
     """
 
     def exchange(operation: Any, **more: list[Any]) -> None:

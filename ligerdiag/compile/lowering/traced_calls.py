@@ -323,8 +323,8 @@ class TracedOrder:
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields notes, filled inside the context, on whether JAX changes the order of operations around the kernel calls
-    that it traces.
+    """Yields notes on whether JAX changes the order of operations around the kernel calls that it traces; the notes are
+    filled inside the context.
 
     Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
     the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a

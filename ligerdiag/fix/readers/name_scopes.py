@@ -1,7 +1,7 @@
 """Resolves the variables of a file: the function that a name belongs to, where the name is read and bound, and whether it is
 read after a call.
 
-Control flow is followed block by block. In case of doubt, a read counts as one after the call.
+Control flow is followed block by block. In case of doubt, a read counts as a read after the call.
 """
 
 from collections.abc import Iterator, Sequence
