@@ -167,8 +167,9 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that since this step the operation that reads the overwritten value may run before the kernel:
-    the path of data from the kernel to this reader that existed before the step, and that none exists after it.
+    """Returns evidence that, from this step on, the operation that reads the overwritten value may run before the kernel.
+    The evidence is the path of data from the kernel to this reader that existed before the step, and the fact that no such
+    path exists after the step.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -184,8 +185,8 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order: the reader of the overwritten value, and that no path of data
-    leads from the kernel to it.
+    """Returns evidence that nothing forces the order: it names the reader of the overwritten value, and says that no path of
+    data leads from the kernel to this reader.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)

@@ -39,9 +39,8 @@ from ligerdiag.text import count_of, join_words, render_bytes
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
-"""Two median times count as equal if they differ by at most this share of the time, or by at most these milliseconds:
-repeated measurements of one program differ by as much
-(docs/measurements).
+"""Two median times count as equal if they differ by at most this share of the time, or by at most this many milliseconds.
+Repeated measurements of one program differ by as much as that (docs/measurements).
 """
 
 _ROUNDING = list_ids(RuleKind.ROUNDING)

@@ -110,7 +110,7 @@ class Completeness(StrEnum):
     CERTAIN = "certain"
     """There are no other minimal sets."""
     IF_MONOTONE = "if monotone"
-    """There are no other minimal sets, provided that turning more knobs never does harm."""
+    """There are no other minimal sets, provided that one more knob never does harm."""
     LIMITED = "limited"
     """There may be other minimal sets: the limit on trials was reached."""
 
@@ -152,11 +152,13 @@ class MinimalSetSearch:
     over the same knobs.
     """
     on_best: Callable[[Knobs], None] | None = None
-    """Called with each set that holds and is smaller than all sets that held before."""
+    """Called with each set for which the predicate holds, if the set is smaller than all such sets before."""
 
     @property
     def best(self) -> Knobs | None:
-        """Returns the smallest set so far that holds; of equally small ones, the first that was tried."""
+        """Returns the smallest set so far for which the predicate holds. Among sets of equal size, it is the first that was
+        tried.
+        """
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:

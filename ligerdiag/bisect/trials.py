@@ -67,8 +67,8 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: how many trials the runner has made, and how many
-        of them it has compiled, since it started.
+        """Returns the result of the bisection, as far as the search got. trials: the number of trials that the runner has
+        made since it started. compiled: how many of these trials it compiled, instead of taking them from the cache.
         """
         return Bisection(
             case_id=self.case_id,
@@ -124,13 +124,13 @@ class Outcome:
 
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order; empty when there is an error."""
+    """Maps each output name to its verdict, in the program's order; empty when there is an error."""
     findings: tuple[Finding, ...] = ()
     coverage: Coverage | None = None
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, with their calls."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
+    """Maps each output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
     artifact: Artifact | None = None
     error: str = ""
     """One line that says what failed; empty if the trial was compiled and judged."""

@@ -30,8 +30,8 @@ def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
-    """Returns the arguments or parameters with `new` inserted at index `place`. It gets a line of its own if its neighbours
-    have one.
+    """Returns the arguments or parameters with `new` inserted at index `place`. If the neighbours of `new` have lines of
+    their own, `new` gets a line of its own, too.
     """
     listed = [*items]
     if not listed:

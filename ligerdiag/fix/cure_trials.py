@@ -62,9 +62,9 @@ class Trials:
     def judge(
         self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
     ) -> list[CureTrial]:
-        """Returns the result of judging each changed program. defining: those of `changes` that define the value of outputs
-        that the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
-        function alone and are about its compile or its memory, so that no numbers are compared.
+        """Returns the result of judging each changed program. defining: the elements of `changes` that define outputs which
+        the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
+        function as it is, and affect only its compile or its memory; then no numbers are compared.
         """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
         found = self._check_together(specs)

@@ -60,7 +60,7 @@ class Attempt:
     changed_lines: int = 0
     """Number of lines that the diff removes or adds."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """From target to output name to verdict."""
+    """Maps each target to its verdicts, and these map each output name to a verdict."""
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
     """Maps each target to the cost of the cure on this target."""
     is_compared: bool = False
@@ -101,4 +101,4 @@ class CaseFix:
     exit_code: int = 0
     """Exit code for the error; 0 without an error."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """The verdicts on the unchanged case: from target to output name to verdict."""
+    """The verdicts on the unchanged case: maps each target to its verdicts, which map each output name to a verdict."""

@@ -125,8 +125,8 @@ def _make_filled(find_module_name: Callable[[str], str]) -> Change:
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program without the alias that shares its buffer with another one. Raises UnrelatedCureError if no
-    finding is about such an alias.
+    """Returns the program without one alias, for a call that declares two aliases of the same buffer. Raises
+    UnrelatedCureError if no finding is about two such aliases.
     """
     del case
     about = [

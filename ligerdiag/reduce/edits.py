@@ -297,8 +297,8 @@ def _is_bound(comparison: Equation, operand: Operand) -> bool:
 
 
 def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
-    """Returns the program in which a loop has only this many iterations; None if it has no more than that, or an unknown
-    number. `resize` shortens a scan over arrays, since its length is a size.
+    """Returns the program in which a loop has only this many iterations; None if the loop has no more iterations than that,
+    or if their number is unknown. `resize` shortens a scan over arrays, since its length is a size.
     """
 
     def shorten(body: Body, number: int) -> Body | None:

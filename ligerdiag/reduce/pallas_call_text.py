@@ -57,7 +57,7 @@ class PallasCalls:
     """The calls of Pallas that were made during one trace."""
 
     calls: dict[str, PallasCall] = field(default_factory=dict[str, PallasCall])
-    """From the name of the traced function that represents a call to the call."""
+    """Maps the name of the traced function that represents a call of Pallas to the record of this call."""
 
     @contextmanager
     def record(self) -> Generator[None]:

@@ -168,8 +168,8 @@ class Program:
     outputs: tuple[str, ...]
     """The name that the original program gives to each result."""
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the name of a kernel to the Python source of the kernel and of the functions and constants that it uses, without
-    imports.
+    """Maps the name of each kernel to its Python source, which includes the functions and constants that the kernel uses,
+    and no imports.
     """
     imports: tuple[str, ...] = ()
     """The import statements that the definitions need."""

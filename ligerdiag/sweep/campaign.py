@@ -75,7 +75,7 @@ class SweepRow:
     verdict: str
     """The worst verdict of the case's outputs; empty without a result."""
     outputs: Mapping[str, str]
-    """From output name to verdict."""
+    """Maps each output name to its verdict."""
     rules: tuple[str, ...]
     """Ids of the rules with a finding, allowed or not."""
     replay: str
@@ -107,7 +107,7 @@ class SweepReport:
     broken: tuple[tuple[str, LigerdiagError], ...] = ()
     """Names of files whose cases cannot be found, each with the reason."""
     pages: dict[str, str] = field(default_factory=dict[str, str])
-    """From the key of a task to the name of its page, if it has one."""
+    """Maps the key of each task that has a page to the name of the page."""
     ran: int = 0
     """Number of tasks that this sweep ran."""
     found: int = 0

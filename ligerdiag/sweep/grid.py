@@ -69,7 +69,7 @@ class SweepGrid:
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
     """Maps the name of each set of flags to the flags, written as in XLA_FLAGS."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
-    """From the name of a set of sizes to the sizes."""
+    """Maps the name of each set of sizes to the sizes."""
     replay: bool = True
     timeout: float = 300.0
     """Seconds that a case may take to compile, and again to be replayed."""
@@ -106,7 +106,7 @@ class SweepTask:
     environment: Mapping[str, str]
     """The environment variables that can change a compile, including those for flags and sizes; no others are set."""
     dependencies: Mapping[str, str]
-    """From the path of each file that the case imports, relative to the source's root, to its sha256: a worker with
+    """Maps the path of each file that the case imports, relative to the source's root, to the file's sha256. A worker with
     other files must not answer.
     """
     fingerprint: str

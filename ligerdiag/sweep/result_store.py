@@ -35,7 +35,7 @@ class StoredResult:
     task: Mapping[str, str]
     """The description of the task, see `describe_task`."""
     dependencies: Mapping[str, str]
-    """From the path of each file that the case imports, relative to the root of the case's source, to its sha256."""
+    """Maps the path of each file that the case imports, relative to the root of the case's source, to the file's sha256."""
     report: Json
     """The report of `check --format json`, with one case."""
     data: bytes = b""

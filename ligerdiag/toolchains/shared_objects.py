@@ -44,7 +44,7 @@ class StubLibrary:
     """The number that every function of the library returns: one of the library's error codes, at least 0 and below 2**31.
     """
     texts: frozenset[str] = frozenset()
-    """Names of the functions that return a text instead."""
+    """Names of the functions that return `TEXT` instead of the number `returns`."""
 
     TEXT: ClassVar[bytes] = b"no GPU: this library only has the names of functions\0"
     """The text that the functions in `texts` return."""

@@ -17,7 +17,9 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldLine:
-    """One line of a text in which each field has a line of its own, or several if it is a message."""
+    """One line of a text in protobuf text format. A field has one line of its own; a field that is a message has several:
+    its first line, the lines of its fields, and its last line.
+    """
 
     text: str
     path: str

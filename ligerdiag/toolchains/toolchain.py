@@ -118,9 +118,9 @@ def describe_interpreter() -> Toolchain:
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables for a worker of the toolchain: the user's, except those that would keep JAX or
-    Triton from compiling (such as JAX_DISABLE_JIT, or a folder of cached compilations) and PYTHONSAFEPATH, and those that
-    ligerdiag sets.
+    """Returns the environment variables for a worker of the toolchain: the variables of the user, and the variables that
+    ligerdiag sets. Left out are PYTHONSAFEPATH and the variables that would keep JAX or Triton from compiling, such as
+    JAX_DISABLE_JIT or a folder of cached compilations.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
     if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string

@@ -180,7 +180,9 @@ class Pickled:
     files: frozenset[str]
     """Files of the project that define the objects that were pickled by value."""
     texts: Mapping[str, str]
-    """From file name to source, for the code among these objects that no file holds."""
+    """For code that no file holds, such as a notebook's cell: maps the code's file name, such as `<string>`, to its source
+    text.
+    """
     classes: tuple[type[Any], ...]
     """Classes that were pickled by value."""
 

@@ -1,10 +1,11 @@
-"""Reads shardings: of arrays, and those that `jax.jit` was given, which become those of a case's arguments.
+"""Reads the shardings of arrays, and the `in_shardings` and `out_shardings` of a `jax.jit`. The `in_shardings` become the
+shardings of the case's arguments.
 
-A `jax.jit` with `in_shardings` moves its arguments into these shardings before the program starts. So ligerdiag compiles
-the program with arguments that have them. The `jax.jit` itself stays around the function, and says what it asks of the
-results. The mesh comes from the shardings; its devices need not exist.
+A `jax.jit` with `in_shardings` moves its arguments into these shardings before the program starts. So ligerdiag compiles the
+program with arguments that have these shardings already. The `jax.jit` itself stays around the function, so that its
+`out_shardings` apply to the results. The mesh comes from the shardings; its devices need not exist.
 
-The module imports neither jax nor NumPy: the caller's process needs it.
+This module imports neither jax nor NumPy, because the caller's process imports it.
 """
 
 import importlib

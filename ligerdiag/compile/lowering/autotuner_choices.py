@@ -17,7 +17,9 @@ from ligerdiag.toolchains.tuned_instructions import classify_tuned
 USUAL_LEVEL = 4
 """The level of autotuning with which JAX compiles on a GPU."""
 FORM = "xla_gpu_use_new_autotune_cache_format"
-"""The compiler option that decides which of the two forms XLA reads and writes; older versions know one form only."""
+"""The compiler option that decides which of the two forms of tuning files (see `TuningForm`) XLA reads and writes. Older
+versions of XLA know one form only.
+"""
 LOAD = "xla_gpu_load_autotune_results_from"
 
 _LOG = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "config_assigner=1,autotuner=1"}

@@ -44,8 +44,9 @@ class JitForm:
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns the form without the donations of other arrays than `kept`. kept: numbers of arrays among all arrays of
-        the arguments; an array that was not donated before is not donated afterwards either. names: the names of all arrays.
+        """Returns the form in which each array is an argument of its own, without the donations of other arrays than `kept`.
+        kept: numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated
+        afterwards either. names: the names of all arrays.
         """
         library: Any = jax
         leaves, structure = library.tree.flatten(self.specs)

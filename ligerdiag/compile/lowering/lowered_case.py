@@ -167,10 +167,10 @@ def lower_case(
     """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
     compile, InputError if its arguments or the ties do not fit.
 
-    tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel, or
-    a barrier if `by_barrier`. declared: hidden writes to declare to XLA, each as `<tag of the kernel call>.<operand>`
-    (see `declared_writes`). Both need `tagged`. mesh: a mesh of real devices; by default the case's mesh over devices of
-    the described target.
+    tagged: whether the operations get tags. ties: ids of the readers to tie to their kernels, each by a trivial operation,
+    or by an optimization barrier if `by_barrier` is true. declared: hidden writes to declare to XLA, each as `<tag of the
+    kernel call>.<operand>` (see `declared_writes`). `ties` and `declared` need `tagged`. mesh: a mesh of real devices; by
+    default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
