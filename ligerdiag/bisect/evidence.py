@@ -63,8 +63,8 @@ class ValuePaths:
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
     ) -> ValuePath:
-        """Returns a path from `start` to a value from which both `start` and `other` are computed, the nearest such
-        value to `other`; () if there is none.
+        """Returns a path from `start` to a value from which both `start` and `other` are computed. If there are several such
+        values, the path leads to the one nearest to `other`; () if there is none.
 
         around: an instruction that the path avoids. The value is not a parameter, not a constant, and not the result
         of an instruction that only moves bytes.

@@ -81,7 +81,7 @@ class PassAnswer:
     unknown.
     """
     loosened: SensitivityChange | None = None
-    """The change from which on nothing forces the order any more, although something forced it right before; None if
+    """The change after which nothing forces the order any more, although something forced the order just before it. None if
     there is no such change, or if the output is lost.
     """
     was: OrderSensitivity | None = None
@@ -89,8 +89,8 @@ class PassAnswer:
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change with whose row the evidence is shown: the same as `change`; for an output that is right by luck, the
-    change from which on the order is open; None if the reason is unknown.
+    """The change in whose row the evidence is shown. It is `change`, or for an output that is right by luck the change from
+    which on the order is open. None if the reason is unknown.
     """
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
@@ -415,7 +415,7 @@ def _describe_without(
             other = explain_output(history, output, verdict)
             if other.change is not None:
                 verb = "loses it" if other.blame is PassBlame.LOST else "chooses the wrong order"
-                then = f", for then {name_step(other.change.step)} {verb}"
+                then = f", because {name_step(other.change.step)} then {verb}"
         groups.setdefault((verdict, then), []).append(f"`{output}`")
     return [
         f"{head} {join_words(outputs)} {'is' if len(outputs) == 1 else 'are'} {verdict.value}{then}"

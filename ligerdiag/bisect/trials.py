@@ -537,7 +537,7 @@ def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
-    """Returns whether verdicts and replayed numbers cannot both be true, and no finding explains it."""
+    """Returns whether verdicts and replayed numbers contradict each other, and no finding explains the contradiction."""
     real = compute_replay_agreements(outcome.outputs, replay, outcome.findings)
     opaque = compute_opaque_agreements(outcome.outputs, replay, outcome.findings)
     return Agreement.DISAGREES in {*real.values(), *opaque.values()}
@@ -602,8 +602,8 @@ def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tup
 
 
 DRAWS = 1
-"""Number of sets of random arguments for a run on a device: only times are measured here; `check --device` compares
-several draws.
+"""Number of sets of random arguments for a run on a device. One set is enough for the times that are measured here; `check
+--device` compares the results of several.
 """
 
 

@@ -75,8 +75,8 @@ def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.
 
 
 def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
-    """Returns the call with its arguments on lines of their own, if it is on one line and would be wider than the
-    lines of the file.
+    """Returns the call with its arguments moved to new lines, if the call is on one line and would be wider than the file's
+    lines may be. Returns any other call unchanged.
 
     column: number of characters before the call in its line, the indentation included.
     """

@@ -64,7 +64,7 @@ class Trials:
     ) -> list[CureTrial]:
         """Returns the result of judging each changed program. defining: the elements of `changes` that define outputs which
         the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
-        function as it is, and affect only its compile or its memory; then no numbers are compared.
+        function unchanged, and affect only its compile or its memory; then no numbers are compared.
         """
         specs = [replace(self._case, source=replace(self._case.source, patches=self._keep(one))) for one in changes]
         found = self._check_together(specs)

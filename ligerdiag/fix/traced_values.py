@@ -156,7 +156,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 return wrap(changed, column, file)
 
             return [[file.render_with([(declared[0], drop)])]]
-    raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")
+    raise CannotFixError(f"`{ALIASES}` is not written in the function that calls the kernel")
 
 
 def _drop_alias(file: SourceFile, value: cst.BaseExpression, operand: int | None) -> cst.BaseExpression:

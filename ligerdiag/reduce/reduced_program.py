@@ -153,7 +153,8 @@ class ReducedArgument:
 
     values: RandomValues = field(default_factory=RandomValues)
     partition: str = ""
-    """Its partition over the mesh as Python, such as `(None, "x")`; empty if there is none."""
+    """The partition of the parameter over the mesh, as Python text such as `(None, "x")`; empty if the parameter has none.
+    """
     donated: bool = False
 
 
@@ -258,5 +259,5 @@ def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
 
 
 def read_variable(variable: Variable) -> Operand:
-    """Returns the operand that reads the variable."""
+    """Returns an operand whose value is that of the variable."""
     return Operand(text=variable.name, type=variable.type)

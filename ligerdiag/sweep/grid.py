@@ -110,7 +110,7 @@ class SweepTask:
     other files must not answer.
     """
     fingerprint: str
-    """sha256 of the client's own ligerdiag and of the versions of the toolchain."""
+    """sha256 of ligerdiag's sources and of the toolchain's versions on the client, the machine that plans the sweep."""
     replay: bool
     timeout: float
     pages: bool = False

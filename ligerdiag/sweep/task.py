@@ -187,8 +187,8 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
 
 
 def main() -> None:
-    """Runs `api.check` with the options in a JSON file, the first argument on the command line, and writes the report to
-    the file that the second argument names, completely or not at all.
+    """Runs `api.check` and writes its report to a file, completely or not at all. The first argument on the command line
+    names a JSON file with the options; the second argument names the file for the report.
     """
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))

@@ -153,9 +153,9 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns how the packages of the environment differ from the toolchain's pins, such as `triton 3.2.0 instead of 3.1.0`
-    or `no scipy`, and names the libraries of `rocm_libraries` that the environment lacks. Ignores packages that the
-    toolchain does not pin.
+    """Returns a text for each package that the environment has in another version than the toolchain pins, or lacks, such as
+    `triton 3.2.0 instead of 3.1.0` or `no scipy`; names the libraries of `rocm_libraries` that the environment lacks.
+    Ignores packages that the toolchain does not pin.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}

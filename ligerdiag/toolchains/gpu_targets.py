@@ -73,7 +73,9 @@ class Target:
 
     @property
     def generation(self) -> str:
-        """Returns the compute capability of an NVIDIA GPU, such as `9.0`, or the architecture of another, `gfx942`."""
+        """Returns the compute capability of an NVIDIA GPU, such as `9.0`, or the architecture of an AMD GPU, such as
+        `gfx942`.
+        """
         capability = self.compute_capability
         return f"{capability // 10}.{capability % 10}" if capability else self.architecture
 
@@ -113,8 +115,8 @@ def load_target(name_or_path: str) -> Target:
 
 
 def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
-    """Returns the targets, each once. Raises InputError as `load_target` does, and if two different ones have one name,
-    so that reports could not tell them apart.
+    """Returns the targets, each once. Raises the errors of `load_target`. Raises InputError as well if two different targets
+    have the same name, because reports could not tell them apart.
     """
     found: dict[str, Target] = {}
     for one in names_or_paths:

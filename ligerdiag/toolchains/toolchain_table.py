@@ -43,7 +43,7 @@ class ToolchainSpec:
     python: str
     """Major and minor version of Python, such as `3.12`."""
     packages: Mapping[str, str]
-    """Name of every package in the environment to its version."""
+    """Maps the name of every package in the environment to its version."""
     options: Mapping[str, Flag]
     """Compiler options that this toolchain needs to compile without a GPU."""
     fails_for: tuple[str, ...] = ()

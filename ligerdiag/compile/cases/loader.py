@@ -379,8 +379,8 @@ _OWN: dict[str, object] = {}
 
 
 def note_own_modules() -> None:
-    """Notes which of the modules imported so far are not the project's. A process does so once, before it imports a user's
-    file: asking a thousand modules each time takes longer than importing the file.
+    """Notes which of the modules imported so far do not belong to the project. A process calls this once, before it imports
+    a user's file: checking a thousand modules for every file would take longer than importing the file.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)

@@ -154,8 +154,8 @@ def read_stablehlo(name: str, data: bytes) -> Case:
 
 
 def take_lowered(lowered: Any, name: str = "") -> Case:
-    """Returns the case of a `jax.stages.Lowered`. Raises InputError if it is not for GPUs of NVIDIA, or has a form that
-    ligerdiag does not compile.
+    """Returns the case of a `jax.stages.Lowered`. Raises InputError if the program was lowered for something else than
+    NVIDIA GPUs, or has a form that ligerdiag does not compile.
 
     name: name of the case; by default that of the function.
     """

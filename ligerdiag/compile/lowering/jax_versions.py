@@ -154,7 +154,7 @@ def _pallas_library() -> Any:
 @contextmanager
 def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[None]:
     """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability, or an AMD GPU of this
-    architecture; otherwise they would query a GPU that does not exist.
+    architecture. Without the context, jax-triton and Pallas would query a GPU that does not exist.
     """
     with (
         _assume_compute_capability(compute_capability),

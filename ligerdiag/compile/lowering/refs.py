@@ -144,8 +144,8 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     """Notes how JAX moves accesses of Refs in everything that is traced inside the context; yields the notes.
 
-    sites: from the name of each kernel call and access, see `call_names`, to its line in the user's code; the mapping
-    may be filled while the context is open.
+    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's code.
+    The mapping may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]

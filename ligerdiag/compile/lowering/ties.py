@@ -6,13 +6,12 @@ operands. Which operands a kernel overwrites is unknown here, so every operand o
 the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect.edges`, which
 searches for the ties that make a program right, does not use such a tie.
 
-A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
-cast to the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.)
-The sum is computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put
-right before the reader. If the reader is in a function that calls the kernel's function, each function on the path
-returns the sum too. A new operation has the location of the reader (the sum that of the kernel) with `ligerdiag tie` at
-the end of its name, so it counts as made by JAX's differentiation if the reader does. The module is tagged again
-afterwards.
+A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output, cast to
+the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.) The sum is
+computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before
+the reader. If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A
+new operation has the location of the reader (the sum has the location of the kernel), with `ligerdiag tie` at the end of its
+name. So the new operation counts as made by JAX's differentiation if the reader does. The module is tagged again afterwards.
 
 Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
 including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the

@@ -76,7 +76,8 @@ def plan_new_contents(
     file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, hands_up: bool
 ) -> NewContents:
     """Returns the variables that have to get the new contents of the argument `value` of a call. Raises CannotFixError if
-    something that cannot be assigned may hold the array and be read later.
+    the array may also be held, and read later, by something to which the new contents cannot be assigned, such as an object
+    that some other code keeps.
 
     writer: name of the function that overwrites the array, for messages. hands_up: whether the function of the call
     returns the new contents of its parameters as well.
