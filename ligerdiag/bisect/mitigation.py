@@ -105,8 +105,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost and it is unknown how much: a finding says that a value is read through
-        an addition and a subtraction, and there are neither device numbers nor those of a complete replay.
+        """Returns whether precision may be lost, but it is unknown how much: a finding says that a value is read through an
+        addition and a subtraction, and there are numbers neither from a device nor from a complete replay.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)

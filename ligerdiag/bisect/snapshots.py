@@ -188,7 +188,7 @@ class Judgement:
     early as possible), and under WRITTEN (the author's order) only if some output is wrong under both.
     """
     scheduled: Context | None
-    """The analysis under the module's own schedule; None if it has none."""
+    """The analysis under the module's own schedule; None if the module has no schedule."""
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:

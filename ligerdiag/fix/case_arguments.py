@@ -134,8 +134,8 @@ def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec
 
 
 def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Call]:
-    """Returns the call of `Case` that makes a case: the one whose literal name and params fit best. Raises CannotFixError
-    if there is none, or if several fit.
+    """Returns the call of `Case` in the source that makes the case: the call whose literal name and params fit best. Raises
+    CannotFixError if no call fits, or if several fit equally well.
     """
     if not case.source.file:
         raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")

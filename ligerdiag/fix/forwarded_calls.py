@@ -36,7 +36,7 @@ class Forwarding:
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:
-    """Returns how the function around a call passes its own arguments on to the call; Returns None unless the function
+    """Returns how the function around a call passes its own arguments on to the call. Returns None unless the function
     passes its `*operands`, its outputs and its `**keywords` on unchanged, and returns the result of the call.
     """
     function = file.find_function(call)

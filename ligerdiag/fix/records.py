@@ -93,9 +93,11 @@ class CaseFix:
     """One line for each finding that a cure should remove; empty if there is nothing to fix."""
     attempts: tuple[Attempt, ...] = ()
     best: Attempt | None = None
-    """The attempt whose diff is offered; None if there is none, or if there is nothing to fix."""
+    """The attempt whose diff is offered; None if no attempt is good enough, or if there is nothing to fix."""
     remedies: tuple[str, ...] = ()
-    """The help of `check` for these findings, each once: the change to make by hand where no cure is offered."""
+    """The help texts of the findings in `hazards`, each once. A help text says which change to make by hand if no cure is
+    offered.
+    """
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0

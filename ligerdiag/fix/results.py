@@ -193,9 +193,9 @@ def _take_out(
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
     """Makes functions return the new contents of their parameters to those callers that may read them.
 
-    plans: the variables that get the new contents of each overwritten argument. depth: number of callers, from the innermost
-    one, that may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a
-    function cannot return more.
+    plans: the variables that get the new contents of each overwritten argument. depth: how many levels of callers may be
+    changed, counted from the innermost caller. Raises UnreachedCallerError if a caller would keep the old contents, and
+    CannotFixError if a function cannot return more.
     """
     function = file.find_function(call)
     if function is None:

@@ -35,7 +35,7 @@ class PallasCall:
     """The function that was called, such as `pl.pallas_call`."""
     kernel: Any
     keywords: Mapping[str, Any]
-    """All other arguments of that function, by name."""
+    """All other arguments of the function `entry`, by name."""
     tree: Any
     """The structure of the call's operands."""
     types: tuple[tuple[tuple[int, ...], str], ...]

@@ -67,7 +67,9 @@ class ResultStore:
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
-        """Returns the result of the key; None if there is none, or the file is not a complete result of that key."""
+        """Returns the result that is stored under the key; None if no file is, or if the file is not a complete result of
+        this key.
+        """
         path = self._locate(key)
         try:
             with self._reach("read"):

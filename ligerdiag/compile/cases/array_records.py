@@ -63,7 +63,7 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
     """Returns the record of the array. The values of typed random keys are those of `jax.random.key_data`. Raises
     InputError if the `PartitionSpec` of its sharding has an entry other than mesh axes and None, such as UNCONSTRAINED.
 
-    float_bytes: the most bytes of floats that may still be recorded with their values.
+    float_bytes: the largest size, in bytes, of an array of floats that is recorded with its values.
     """
     dtype = str(array.dtype)
     if type(array).__module__ == "numpy" and not _has_x64():

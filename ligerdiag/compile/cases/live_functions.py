@@ -245,11 +245,12 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
-    """Returns the function inside a `jax.jit`, with its static arguments bound, its other arguments, and which of these
-    it donates. The `jax.jit` may be a method, or inside of `functools.partial`, whose arguments then count as arguments.
-    Any other function is returned unchanged, except that it takes the `keywords` by position, after the other arguments.
+    """Unwraps a `jax.jit`: returns the function inside it, with the static arguments bound; the other arguments; and the
+    positions of those among them that the `jax.jit` donates. The `jax.jit` may be a method. It may also be inside of a
+    `functools.partial`, whose arguments then count as arguments of the call. Any other function is returned unchanged,
+    except that it takes the `keywords` by position, after the other arguments.
 
-    A function with shardings of its own, and one of `nnx.jit`, stays inside its `jax.jit`.
+    If the `jax.jit` was given shardings, or is an `nnx.jit`, it stays around the function.
     """
     keywords = keywords or {}
     jitted, every, named = _unwrap_partial(function, arguments, keywords)

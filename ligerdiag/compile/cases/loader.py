@@ -391,8 +391,8 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends besides those that it imports: the function file,
-    and the files that define the objects that were pickled by value.
+    """Returns the files on which the case of a live function depends, except the files that the case imports. They are the
+    function file, and the files that define the objects which were pickled by value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))

@@ -126,8 +126,8 @@ class LoweredCase:
     has_snapshots: bool = True
     """Whether ligerdiag traced the program; false if it came as StableHLO. See `Provenance.has_snapshots`."""
     crossed_operands: tuple[int, ...] = ()
-    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call. A number applies to every kernel call of the program; see `TracedOrder`.
+    """Operand numbers of kernel calls. A number is listed if another operation reads the same operand, and JAX moved that
+    operation to the other side of the kernel call. It applies to every kernel call of the program; see `TracedOrder`.
     """
     trace_seconds: float
     lower_seconds: float

@@ -318,7 +318,7 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
     """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
     operation into a function of its own.
 
-    Returns whether that worked; it does not if the two functions call different kernels.
+    Returns True if the module was tagged, and False if the two functions call different kernels.
     """
     try:
         with module.context, ir.Location.unknown():

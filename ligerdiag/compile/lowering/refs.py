@@ -70,7 +70,8 @@ class RefNotes:
     """
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why a move of a Ref in this program may have been missed; empty if none can have been.
+        """Returns the reason why ligerdiag may have missed that JAX moved a Ref in this program; empty if ligerdiag cannot
+        have missed a move.
 
         jaxpr: the jaxpr of the whole program.
         """

@@ -414,9 +414,9 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
-    """Makes the readers with these ids run after their kernels: inserts a tie before each reader, the trivial operation
-    `value + s - s` with `s` from the kernel's result, or an optimization barrier if `by_barrier`. module: the module in
-    which the readers were found.
+    """Makes the readers with these ids run after their kernels. Before each reader, inserts a tie: the trivial operation
+    `value + s - s`, with `s` from the kernel's result. If `by_barrier` is true, inserts an optimization barrier instead.
+    module: the module in which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.

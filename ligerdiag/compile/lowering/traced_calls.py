@@ -315,9 +315,9 @@ class TracedOrder:
     """Notes on whether JAX kept the order of operations around kernel calls in one trace."""
 
     crossed: set[int] = field(default_factory=set[int])
-    """Numbers of kernel operands that another operation reads too, where JAX moved that operation to the other side of
-    the kernel call; the set does not record which kernel call, so a number applies to every one. For a call of a function
-    that contains kernel calls, `ANY_OPERAND` replaces the number.
+    """Operand numbers of kernel calls. A number is in the set if another operation reads the same operand, and JAX moved
+    that operation to the other side of the kernel call. The set does not record the kernel call, so a number applies to
+    every kernel call of the program. For a call of a function that contains kernel calls, `ANY_OPERAND` replaces the number.
     """
 
 
