@@ -318,7 +318,8 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
     """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
     operation into a function of its own.
 
-    Returns True if the module was tagged, and False if the two functions call different kernels.
+    Returns whether the module was tagged. It is not tagged if the two functions call different kernels, or if the attempt
+    raises an exception, whose traceback goes to the log.
     """
     try:
         with module.context, ir.Location.unknown():
