@@ -219,8 +219,8 @@ def _write_answers(
         )
     else:
         every = experiment.try_all([frozenset(range(len(knobs)))])[0]
-        which = f"all {len(knobs)}" if len(knobs) > 1 else "the only one that is possible"
-        left = f": even with {which} {describe_wrong(every.outputs) or every.error}"
+        which = f"all {len(knobs)} ties" if len(knobs) > 1 else "the only possible tie"
+        left = f": even with {which}, {describe_wrong(every.outputs) or every.error}"
         if every.is_right:
             left = f": with {which}, some output no longer depends on a write that it depends on without ties"
         draft.answers.append(f"no set of ties makes every output right{left}")
@@ -241,7 +241,7 @@ def _write_answers(
         case Completeness.LIMITED:
             draft.notes.append(f"there may be other sets: `--limit` allows more than {options.limit} trials")
     if not found.is_monotone:
-        draft.notes.append("a tie can do harm here: some set of ties is right, but wrong with more ties")
+        draft.notes.append("a tie can do harm here: a set of ties that is right becomes wrong with more ties")
     if found.undecided:
         draft.is_unsettled = True
         outcome = experiment.try_all([found.undecided[0]])[0]

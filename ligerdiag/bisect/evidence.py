@@ -63,8 +63,8 @@ class ValuePaths:
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
     ) -> ValuePath:
-        """Returns a path from `start` to a value from which both `start` and `other` are computed, the nearest such
-        value to `other`; () if there is none.
+        """Returns a path from `start` to a value from which both `start` and `other` are computed. If there are several such
+        values, the path leads to the one nearest to `other`; () if there is none.
 
         around: an instruction that the path avoids. The value is not a parameter, not a constant, and not the result
         of an instruction that only moves bytes.
@@ -78,7 +78,9 @@ class ValuePaths:
         return lambda current: (source for source in self.list_sources(current) if source is not around)
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the instructions that this one reads, one step back; of a tuple, only the element that is taken."""
+        """Returns the instructions from which this instruction computes its value, one step back. If the instruction only
+        passes a value on, as `get-tuple-element` does, returns the instruction that passes it there.
+        """
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
         position = self._pass_on(instruction, ())
@@ -127,8 +129,9 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that since this step no order of the instructions can make the output right: how the operation
-    that gets wrong contents of the overwritten value read it before the step, and what it reads after the step.
+    """Returns evidence for a step that loses an output: from that step on, no order of the instructions can make the output
+    right. The evidence names the operation that gets the wrong contents of the overwritten value. It shows how this
+    operation read the value before the step, and what it reads after the step.
 
     before: None if there is no judgement from before the step; the evidence is then only about the module after it.
     """
@@ -164,8 +167,9 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that since this step the operation that reads the overwritten value may run before the kernel:
-    the path of data from the kernel to this reader that existed before the step, and that none exists after it.
+    """Returns evidence that, from this step on, the operation that reads the overwritten value may run before the kernel.
+    The evidence is the path of data from the kernel to this reader that existed before the step, and the fact that no such
+    path exists after the step.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -181,8 +185,8 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order: the reader of the overwritten value, and that no path of data
-    leads from the kernel to it.
+    """Returns evidence that nothing forces the order: it names the reader of the overwritten value, and says that no path of
+    data leads from the kernel to this reader.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)

@@ -5,8 +5,9 @@ correctly.
 The mitigations come from the case file: the siblings of a case have its name, and params that differ in one place. A
 case without siblings is compared as written and with the mitigations that `bisect.automatic_cures` can apply to it.
 
-Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted
-once. The cheapest right mitigation has every output fresh and no known loss of precision.
+Memory is counted for one device, by XLA's buffer assignment: arguments, outputs and temporaries, shared bytes counted once.
+A mitigation is right if every output is fresh. The cheapest one is chosen among the right mitigations without a known loss
+of precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +39,8 @@ from ligerdiag.text import count_of, join_words, render_bytes
 from ligerdiag.toolchains.gpu_targets import Target
 
 CLOCK_NOISE, CLOCK_NOISE_MS = 0.02, 0.1
-"""Two median times count as equal if they differ by at most this share of the time, or by at most these milliseconds:
-repeated measurements of one program differ by as much
-(docs/measurements).
+"""Two median times count as equal if they differ by at most this share of the time, or by at most this many milliseconds.
+Repeated measurements of one program differ by as much as that (docs/measurements).
 """
 
 _ROUNDING = list_ids(RuleKind.ROUNDING)
@@ -105,8 +105,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost and it is unknown how much: a finding says that a value is read through
-        an addition and a subtraction, and there are neither device numbers nor those of a complete replay.
+        """Returns whether precision may be lost, but it is unknown how much: a finding says that a value is read through an
+        addition and a subtraction, and there are numbers neither from a device nor from a complete replay.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -145,8 +145,9 @@ class Mitigation:
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
     """Returns the mitigation that is fastest on the device; None without mitigations.
 
-    Of several that are equally fast within `CLOCK_NOISE`, or were not timed, the result is the one with the least
-    memory, then with the fewest instructions, then the first. An unknown value counts as the highest.
+    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, the one with the least memory is
+    returned; among those with equal memory, the one with the fewest instructions; among those, the first. An unknown value
+    counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
@@ -172,8 +173,9 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the
-    case's only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if no parameter or more than one is.
+    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the case's
+    only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
+    several are.
     """
     if case.mitigation:
         return case.mitigation
@@ -208,8 +210,8 @@ AS_WRITTEN = "as written"
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the name of a trial's mitigation: that of the change to the lowered program; without a change that of the
-    trial's case, or `as written` if the case has none.
+    """Returns the name of a trial's mitigation. If the trial changes the lowered program, it is the name of that change.
+    Otherwise it is the name of the mitigation that the case applies, or `as written` if the case applies none.
     """
     return name_variation(trial.variation) or find_mitigation(trial.case) or AS_WRITTEN
 
@@ -346,8 +348,8 @@ def _note(draft: Draft, mitigations: Sequence[Mitigation]) -> None:
         )
         draft.notes.append(f"{MILLISECONDS}: median of {runs} executions on {device}, with the host's part of the call")
     draft.notes.append(
-        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; figures with + and"
-        f" {INSTRUCTIONS} are differences from the mitigation that has the least"
+        f"{BYTES}: arguments, outputs and temporaries on one device by XLA's own analysis; under"
+        f" {BYTES} and {INSTRUCTIONS}, a figure with + is the difference from the smallest figure of the column"
     )
 
 

@@ -76,11 +76,12 @@ class PassAnswer:
     verdict: Verdict
     blame: PassBlame
     change: SensitivityChange | None
-    """The change after which the output is lost, or wrongly ordered. Its step is to blame; it has none if the output is
-    lost already in the program that XLA got. None if the output is right by luck, or the reason is unknown.
+    """The change after which the output is lost or wrongly ordered. The step of this change is to blame; the change has no
+    step if the output is lost already in the program that XLA got. None if the output is right by luck, or if the reason is
+    unknown.
     """
     loosened: SensitivityChange | None = None
-    """The change from which on nothing forces the order any more, although something forced it right before; None if
+    """The change after which nothing forces the order any more, although something forced the order just before it. None if
     there is no such change, or if the output is lost.
     """
     was: OrderSensitivity | None = None
@@ -88,8 +89,8 @@ class PassAnswer:
     evidence: Evidence = ()
 
     since: SensitivityChange | None = None
-    """The change with whose row the evidence is shown: the same as `change`; for an output that is right by luck, the
-    change from which on the order is open; None if the reason is unknown.
+    """The change in whose row the evidence is shown. It is `change`, or for an output that is right by luck the change from
+    which on the order is open. None if the reason is unknown.
     """
     detours: tuple[tuple[CompilerStep | None, CompilerStep], ...] = ()
     """Pairs of a step that lost the output for a while (None: the translation to HLO) and the step that restored it."""
@@ -414,7 +415,7 @@ def _describe_without(
             other = explain_output(history, output, verdict)
             if other.change is not None:
                 verb = "loses it" if other.blame is PassBlame.LOST else "chooses the wrong order"
-                then = f", for then {name_step(other.change.step)} {verb}"
+                then = f", because {name_step(other.change.step)} then {verb}"
         groups.setdefault((verdict, then), []).append(f"`{output}`")
     return [
         f"{head} {join_words(outputs)} {'is' if len(outputs) == 1 else 'are'} {verdict.value}{then}"

@@ -37,9 +37,9 @@ class Changes[V]:
     changes: tuple[AnswerChange, ...]
     """The changes found, in the order of the list."""
     answers: dict[int, V | None]
-    """From position to answer, for each position that was asked, in the order of the list."""
+    """Maps each position of the list for which an answer was requested to that answer, in the order of the list."""
     is_whole: bool
-    """Whether every member was asked, so that there are no other changes."""
+    """Whether an answer was requested for every member of the list, so that there are no other changes."""
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
@@ -110,7 +110,7 @@ class Completeness(StrEnum):
     CERTAIN = "certain"
     """There are no other minimal sets."""
     IF_MONOTONE = "if monotone"
-    """There are no other minimal sets, provided that turning more knobs never does harm."""
+    """There are no other minimal sets, provided that one more knob never does harm."""
     LIMITED = "limited"
     """There may be other minimal sets: the limit on trials was reached."""
 
@@ -120,7 +120,7 @@ class MinimalSets:
     """The result of a search for minimal sets of knobs."""
 
     sets: tuple[Knobs, ...]
-    """The sets found, smallest first; for each, every set with one knob less was tried."""
+    """The minimal sets found, smallest first. For each of them, every set with one knob less was tried as well."""
     completeness: Completeness
     is_monotone: bool
     """Whether the trials agree with the assumption that one more knob never does harm."""
@@ -144,19 +144,21 @@ class MinimalSetSearch:
     limit: int
     """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that are judged together, in parallel, by a step of the search that needs only one set for which
-    the predicate holds.
+    """Number of sets that the search judges in parallel in those steps for which one set is enough: the first for which the
+    predicate holds.
     """
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search
     over the same knobs.
     """
     on_best: Callable[[Knobs], None] | None = None
-    """Called with each set that holds and is smaller than all sets that held before."""
+    """Called with each set for which the predicate holds, if the set is smaller than all such sets before."""
 
     @property
     def best(self) -> Knobs | None:
-        """Returns the smallest set so far that holds; of equally small ones, the first that was tried."""
+        """Returns the smallest set so far for which the predicate holds. Among sets of equal size, it is the first that was
+        tried.
+        """
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:

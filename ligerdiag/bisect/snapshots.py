@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """The work of XLA between two snapshots: a pass, a part of one, or work between passes."""
+    """The work of XLA between two snapshots: a pass, a part of a pass, or work between passes."""
 
     name: str
     """Name of the pass; empty for work outside a pass."""
@@ -77,7 +77,7 @@ class CompilerStep:
     number: int
     """Number of the first snapshot after the step."""
     part: str = ""
-    """Name of the part of the pass, if the step is only a part of it and XLA names that; else empty."""
+    """If the step is only a part of a pass, and XLA gives the part a name, this name; otherwise empty."""
 
     @property
     def label(self) -> str:
@@ -180,13 +180,15 @@ class Judgement:
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
     order_sensitivities: Mapping[str, OrderSensitivity]
-    """From output name to order sensitivity: whether the output is right under all schedules, some or none."""
+    """Maps each output name to its order sensitivity: whether the output is right under all schedules, under some or under
+    none.
+    """
     synthetic: Mapping[SchedulePolicy, Context]
     """The analysis under each schedule that the module could have: always under LATE and EARLY (kernels as late or as
     early as possible), and under WRITTEN (the author's order) only if some output is wrong under both.
     """
     scheduled: Context | None
-    """The analysis under the module's own schedule; None if it has none."""
+    """The analysis under the module's own schedule; None if the module has no schedule."""
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
@@ -293,11 +295,12 @@ class History:
     """All changes of the outputs' order sensitivities and verdicts between the snapshots of one compile."""
 
     changes: tuple[SensitivityChange, ...]
-    """The program as XLA got it, unless it could not be analysed; then each change, in order."""
+    """The first entry is the program as XLA got it, unless it could not be analysed. The changes follow, in order."""
     snapshots: int
     """Number of snapshots, including the program as XLA got it and the scheduled one."""
     judged: int
-    """Number of snapshots that differ from the one before, and so were judged or skipped."""
+    """Number of snapshots whose module differs from the module of the snapshot before. Each of them was judged or skipped.
+    """
     skipped: tuple[str, ...]
     """Names of the files that could not be analysed."""
 

@@ -62,13 +62,17 @@ class Divergence:
     """The point where the compiles for two targets diverge."""
 
     before: Snapshot | None
-    """The last snapshot that both compiles have; None if the first ones differ."""
+    """The last snapshot that both compiles have; None if their first snapshots differ already."""
     one: ModuleState | None
-    """The first state of the first target's compile that the second target's lacks; None if it has no more states."""
+    """The first state of the module that the first target's compile has and the second target's compile lacks; None if the
+    first target's compile has no further states.
+    """
     other: ModuleState | None
-    """The first state of the second target's compile that the first target's lacks; None if it has no more states."""
+    """The first state of the module that the second target's compile has and the first target's compile lacks; None if the
+    second target's compile has no further states.
+    """
     old: ModuleState | None
-    """The last state that both compiles have; None if the first ones differ."""
+    """The last state of the module that both compiles have; None if their first states differ already."""
 
     @property
     def is_same_pass(self) -> bool:
@@ -81,13 +85,12 @@ class Divergence:
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first pair of instructions, one from each compile, in which the two compiles differ: first that of
-        the first target. An instruction is None if its compile has no further instructions; both are None if no
-        difference was found.
+        """Returns the first pair of instructions in which the two compiles differ: (instruction of the first target's
+        compile, instruction of the second target's compile). An instruction is None if its compile has no further
+        instructions; both are None if no difference was found.
 
-        If one pass made both modules, they are compared with each other. Otherwise only one compile has a pass that
-        changed the module; the module after that pass is compared with the module before it, which the other compile
-        still has.
+        If the same pass made both modules, these two modules are compared. Otherwise a pass changed the module in one
+        compile only; then the module after this pass is compared with the module before it.
         """
         one, other = self.one or self.old, self.other or self.old
         if not self.is_same_pass and self.one is not None:
@@ -160,10 +163,10 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the options' targets. If these are fewer than two, `list_compared_targets` adds
-    others to the one that is named, or to `target`.
+    """Returns the verdicts on each of the targets that the options name. If the options name one target, it is compared with
+    those of `list_compared_targets`; if they name none, `target` is.
 
-    Raises InputError for an unknown target, and if there are fewer than two different ones.
+    Raises InputError for an unknown target, and if fewer than two different targets are left.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)
@@ -197,7 +200,7 @@ def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)
     if len(chosen) < 2:
         raise InputError(
-            f"expected two targets at least but got `{targets[0].name}` alone: name others with `--target`"
+            f"expected at least two targets but got `{targets[0].name}` alone: name others with `--target`"
         )
     return chosen
 

@@ -27,8 +27,8 @@ type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
     """Returns the verdicts under each toolchain that was tried, and the steps between which they change.
 
-    Raises InputError if a toolchain that the user named has no environment, or fewer than two have one. With the option
-    `create`, makes missing environments.
+    Raises InputError if a toolchain that the user named has no environment, or if fewer than two toolchains have an
+    environment. With the option `create`, makes the missing environments instead.
     """
     names, missing = _choose(runner, options, target)
     draft = runner.open_draft(case, target.name, Axis.TOOLCHAINS, columns=PACKAGES)
@@ -82,7 +82,7 @@ def _choose(runner: TrialRunner, options: BisectOptions, target: Target) -> tupl
             f" {commands}, or `--create`"
         )
     if len(names) < 2:
-        raise InputError(f"expected two toolchains at least but got {join_words([f'`{name}`' for name in names])}")
+        raise InputError(f"expected at least two toolchains but got {join_words([f'`{name}`' for name in names])}")
     return names, missing
 
 

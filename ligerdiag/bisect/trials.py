@@ -67,8 +67,8 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection as far as it is known. trials, compiled: how many trials the runner has made, and how many
-        of them it has compiled, since it started.
+        """Returns the result of the bisection, as far as the search got. trials: the number of trials that the runner has
+        made since it started. compiled: how many of these trials it compiled, instead of taking them from the cache.
         """
         return Bisection(
             case_id=self.case_id,
@@ -124,13 +124,13 @@ class Outcome:
 
     trial: Trial
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """From output name to verdict, in the program's order; empty when there is an error."""
+    """Maps each output name to its verdict, in the program's order; empty when there is an error."""
     findings: tuple[Finding, ...] = ()
     coverage: Coverage | None = None
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, with their calls."""
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
+    """Maps each output name to the hidden writes on which the output should depend, as a bit set; see `Inspection.meant`."""
     artifact: Artifact | None = None
     error: str = ""
     """One line that says what failed; empty if the trial was compiled and judged."""
@@ -278,7 +278,7 @@ class TrialRunner:
         return None if name == current_toolchain().name else self.find_readers(name)
 
     def find_readers(self, name: str) -> Pool:
-        """Returns the workers that read kernels with the Triton of that toolchain."""
+        """Returns the workers that read kernels with the Triton of the toolchain `name`."""
         if name not in self._readers:
             self._readers[name] = open_readers(self.find_toolchain(name), self.cache, self._templates)
         return self._readers[name]
@@ -286,8 +286,9 @@ class TrialRunner:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns the draft that an axis fills; after Ctrl-C the draft becomes the result. columns: titles of the columns
-        that this axis adds to the answer's table.
+        """Returns a new draft, to which a bisection adds its rows and answers; after Ctrl-C the draft becomes the result.
+        axis: the axis of the bisection, such as passes or flags. columns: titles of the columns that this axis adds to the
+        answer's table.
         """
         self.draft = Draft(
             case_id=case.id,
@@ -536,7 +537,7 @@ def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
 
 
 def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
-    """Returns whether verdicts and replayed numbers cannot both be true, and no finding explains it."""
+    """Returns whether verdicts and replayed numbers contradict each other, and no finding explains the contradiction."""
     real = compute_replay_agreements(outcome.outputs, replay, outcome.findings)
     opaque = compute_opaque_agreements(outcome.outputs, replay, outcome.findings)
     return Agreement.DISAGREES in {*real.values(), *opaque.values()}
@@ -601,8 +602,8 @@ def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tup
 
 
 DRAWS = 1
-"""Number of sets of random arguments for a run on a device: only times are measured here; `check --device` compares
-several draws.
+"""Number of sets of random arguments for a run on a device. One set is enough for the times that are measured here; `check
+--device` compares the results of several.
 """
 
 

@@ -8,7 +8,7 @@ from ligerdiag.fix.source_file import SourceFile
 
 
 def parse_argument(text: str) -> cst.Arg:
-    """Returns the argument of a call from its source, such as `written=0`."""
+    """Parses the source text of one argument of a call, such as `written=0`."""
     call = cst.parse_expression(f"f({text})")
     assert isinstance(call, cst.Call)
     keyword = call.args[0]
@@ -30,8 +30,8 @@ def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
-    """Returns the arguments or parameters with `new` inserted at index `place`. It gets a line of its own if its neighbours
-    have one.
+    """Returns the arguments or parameters with `new` inserted at index `place`. If the neighbours of `new` have lines of
+    their own, `new` gets a line of its own, too.
     """
     listed = [*items]
     if not listed:
@@ -75,8 +75,8 @@ def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.
 
 
 def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
-    """Returns the call with its arguments on lines of their own, if it is on one line and would be wider than the
-    lines of the file.
+    """Returns the call with its arguments moved to new lines, if the call is on one line and would be wider than the file's
+    lines may be. Returns any other call unchanged.
 
     column: number of characters before the call in its line, the indentation included.
     """

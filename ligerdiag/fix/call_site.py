@@ -41,7 +41,9 @@ class Project:
     unread: list[str] = field(default_factory=list[str])
     """The files that could not be searched for users of a function, each with the reason."""
     unseen: dict[str, None] = field(default_factory=dict[str, None])
-    """The places that may call a function that returns more values after the change, and that the change does not adapt."""
+    """Places that may call a changed function. The function returns more values after the change, and the change leaves
+    these places as they are.
+    """
     reached: set[str] = field(default_factory=set[str])
     """The calls that get the new results after the change. `unseen` may name the same places, because two methods of one
     name may both return more.
@@ -157,7 +159,7 @@ class Written:
 
     argument: cst.Arg
     number: int
-    """Number of the operand of the custom call."""
+    """Position of this argument among the operands of the custom call, counted from 0."""
     parameter: str
     """Name of the kernel's parameter; empty if unknown."""
 
@@ -230,8 +232,8 @@ class CallSite:
         return given if self.forwarding is None else given[self.forwarding.skipped :]
 
     def find_outputs_argument(self, call: cst.Call | None = None) -> int | None:
-        """Returns the index, among the arguments of `call`, of the one that declares the outputs; None if there is none.
-        call: the call `options`, perhaps with changes made already.
+        """Returns the index, among the arguments of `call`, of the argument that declares the outputs; None if there is no
+        such argument. call: the call `options`, or a changed copy of it.
         """
         args = (call or self.options).args
         names = OUTPUT_KEYWORDS

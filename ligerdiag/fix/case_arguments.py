@@ -22,8 +22,8 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case with all XLA flags added that the help of the findings names. Raises UnrelatedCureError
-    if it names none.
+    """Returns the text of the case, to which all XLA flags are added that the help of the findings names. Raises
+    UnrelatedCureError if the help names no flag.
     """
     flags = read_flags(findings)
     if not flags:
@@ -134,8 +134,8 @@ def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec
 
 
 def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Call]:
-    """Returns the call of `Case` that makes a case: the one whose literal name and params fit best. Raises CannotFixError
-    if there is none, or if several fit.
+    """Returns the call of `Case` in the source that makes the case: the call whose literal name and params fit best. Raises
+    CannotFixError if no call fits, or if several fit equally well.
     """
     if not case.source.file:
         raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")

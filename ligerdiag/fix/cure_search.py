@@ -72,8 +72,8 @@ class Cure:
     """The change, in a few words."""
     apply: Apply
     is_safe: bool = True
-    """Whether the cure is right whenever the verdicts on the changed program are. An unsafe cure also depends on code that
-    no case runs.
+    """Whether right verdicts on the changed program are enough for the cure to be right. An unsafe cure also depends on code
+    that no case runs.
     """
     is_deep: bool = False
     """Whether the cure may require that callers of the function use another value than before."""

@@ -80,9 +80,9 @@ class Trials:
     def judge(
         self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
     ) -> list[CureTrial]:
-        """Returns the result of judging each changed program. defining: those of `changes` that define the value of outputs
-        that the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
-        function alone and are about its compile or its memory, so that no numbers are compared.
+        """Returns the result of judging each changed program. defining: the elements of `changes` that define outputs which
+        the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
+        function unchanged, and affect only its compile or its memory; then no numbers are compared.
         """
         patches = [keep_patches(self._cache, one) for one in changes]
         specs = [replace(self._case, source=replace(self._case.source, patches=one)) for one in patches]
@@ -179,7 +179,7 @@ class Trials:
             if wrong:
                 return join_words(wrong[:3])
             if after.disagreements:
-                return "verdict and numbers disagree about it"
+                return "verdicts and numbers of the changed program contradict each other"
             old = {one.rule for one in before.findings if one.severity is not Severity.NOTE}
             new = [one for one in list_hazards(after) if one.rule not in old and not is_about_luck(one, after)]
             if new:

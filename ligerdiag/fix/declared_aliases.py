@@ -58,7 +58,7 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
         if first.is_pallas:
             if len(group) > 1 or first.find_keyword("out_specs", "grid_spec") is not None:
                 raise CannotFixError(
-                    f"the call has `out_specs`, or is not the only one{first.file.render_place(first.call)}"
+                    f"the call has `out_specs`, or other calls use the same kernel{first.file.render_place(first.call)}"
                 )
             add_pointers(first, name_spare(first, len(first.written), "spare_ref"))
         elif given.is_old:

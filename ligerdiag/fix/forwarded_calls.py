@@ -28,16 +28,16 @@ class Forwarding:
     name: str
     """Name of the function."""
     skipped: int
-    """Number of its positional parameters before the operands."""
+    """Number of the function's positional parameters that come before the operands."""
     outputs: str
     """Name of the parameter that declares the outputs."""
     outputs_place: int | None
-    """Position of that parameter if it comes before the operands; None if it is passed by keyword."""
+    """Position of the parameter `outputs` if it comes before the operands; None if it is passed by keyword."""
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:
-    """Returns how the function around a call passes its own arguments on to the call; None unless it passes its `*operands`,
-    its outputs and its `**keywords` on unchanged, and returns the result of the call.
+    """Returns how the function around a call passes its own arguments on to the call. Returns None unless the function
+    passes its `*operands`, its outputs and its `**keywords` on unchanged, and returns the result of the call.
     """
     function = file.find_function(call)
     if function is None or function.params.posonly_params:

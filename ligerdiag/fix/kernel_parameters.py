@@ -48,8 +48,8 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
 
 
 def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, after those of its outputs: jax-triton before 0.4 and Pallas pass one for
-    each output, aliased or not.
+    """Adds pointer parameters to the kernel, after the parameters for its outputs. They are needed because jax-triton before
+    0.4 and Pallas pass a pointer for each output, also for an output that aliases an operand.
     """
     function = require_kernel(site)
 
@@ -88,11 +88,11 @@ def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]
 
 
 def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
-    """Makes the kernel store through other pointers than those of its operands. pointers: from the name of an operand's
-    parameter to that of the new pointer.
+    """Makes the kernel store through new pointers instead of the pointers of its operands. pointers: maps the name of an
+    operand's parameter to the name of the new pointer parameter.
 
-    Raises CannotFixError if a pointer is used in another way than inside of a load or a store, so that it is not clear
-    which accesses are stores, or if the kernel stores by atomic operations, which read the old contents.
+    Raises CannotFixError if the kernel uses a pointer outside of loads and stores, since it is then unclear where it stores.
+    Raises CannotFixError as well if the kernel stores by atomic operations, because these read the old contents.
     """
     file, function = site.kernel_file, require_kernel(site)
     for reference in list(file.find(cst.Name, function.body)):

@@ -135,7 +135,9 @@ def _require_variables(site: CallSite) -> list[str]:
     names = [one.name for one in site.written]
     if not all(names):
         site.require_arguments()
-        raise CannotFixError(f"what the kernel overwrites has no name in the source{site.file.render_place(site.call)}")
+        raise CannotFixError(
+            f"the array that the kernel overwrites has no name in the source{site.file.render_place(site.call)}"
+        )
     return names
 
 

@@ -65,7 +65,9 @@ class Attempt:
     reason: str = ""
     """A clause that says why the cure does not apply, does not help or is not proved; empty if it is proved."""
     refusal: str = ""
-    """The part of the reason that names the source which cannot be changed, with its line; empty if there is none."""
+    """The part of `reason` that names the source line which the cure would have to change and cannot; empty if `reason`
+    names no such line.
+    """
     files: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
     """The new text of each changed file."""
     originals: Mapping[Path, bytes] = field(default_factory=dict[Path, bytes])
@@ -74,11 +76,11 @@ class Attempt:
     changed_lines: int = 0
     """Number of lines that the diff removes or adds."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """From target to output name to verdict."""
+    """Maps each target to its verdicts, and these map each output name to a verdict."""
     reports: tuple[CaseReport, ...] = ()
     """The reports on the changed case, one for each target; () if there are none."""
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
-    """From target to the cost."""
+    """Maps each target to the cost of the cure on this target."""
     is_compared: bool = False
     """Whether a replay shows that the changed program computes the same as before."""
     left: tuple[str, ...] = ()
@@ -111,12 +113,14 @@ class CaseFix:
     """One line for each finding that a cure should remove; empty if there is nothing to fix."""
     attempts: tuple[Attempt, ...] = ()
     best: Attempt | None = None
-    """The attempt whose diff is offered; None if there is none, or if there is nothing to fix."""
+    """The attempt whose diff is offered; None if no attempt is good enough, or if there is nothing to fix."""
     remedies: tuple[str, ...] = ()
-    """The help of `check` for these findings, each once: the change to make by hand where no cure is offered."""
+    """The help texts of the findings in `hazards`, each once. A help text says which change to make by hand if no cure is
+    offered.
+    """
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0
     """Exit code for the error; 0 without an error."""
     verdicts: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
-    """The verdicts on the unchanged case: from target to output name to verdict."""
+    """The verdicts on the unchanged case: maps each target to its verdicts, which map each output name to a verdict."""

@@ -48,12 +48,13 @@ def bind_results(
     before: Sequence[str] = (),
     is_tuple: bool = True,
 ) -> list[str]:
-    """Makes a statement keep the additional results of a call, which come after those that it returns now. Returns the
-    source texts of the names that get the results of the call, the additional ones included.
+    """Changes the statement of a call so that it keeps the call's additional results, which come after the present results.
+    Returns the source texts of the names that get the call's results, including the additional results.
 
-    make: returns the changed call. names: for each additional result the variable that gets it. before, after: source lines
-    to put before the statement and after the call; `after` gets the source text of all names. is_tuple: whether several
-    results are a tuple; a call with a list of outputs returns a list.
+    make: function that returns the changed call. names: for each additional result, the name of the variable that gets the
+    result. before: source lines to put before the statement. after: function that gets the source texts of all names and
+    returns source lines to put after the call. is_tuple: whether the call returns several results as a tuple; false if it
+    returns a list.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)
@@ -196,9 +197,9 @@ def _take_out(
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
     """Makes functions return the new contents of their parameters to those callers that may read them.
 
-    plans: the variables that get the new contents of each overwritten argument. depth: number of callers, from the innermost
-    one, that may be changed. Raises UnreachedCallerError if a caller would keep the old contents, and CannotFixError if a
-    function cannot return more.
+    plans: the variables that get the new contents of each overwritten argument. depth: how many levels of callers may be
+    changed, counted from the innermost caller. Raises UnreachedCallerError if a caller would keep the old contents, and
+    CannotFixError if a function cannot return more.
     """
     function = file.find_function(call)
     if function is None:

@@ -146,7 +146,7 @@ class SourceFile:
                 return node
             if isinstance(node, cst.BaseStatement | cst.SimpleStatementSuite):
                 break
-        raise CannotFixError(f"the call is in the head of a statement, not in one{self.render_place(call)}")
+        raise CannotFixError(f"the call is in the head of a compound statement, such as `if`{self.render_place(call)}")
 
     def list_names(self, within: cst.CSTNode | None = None) -> set[str]:
         """Returns every name that occurs in the file, or within a node."""

@@ -22,9 +22,9 @@ _MOST_VALUES = 4
 
 
 def list_traced_zeros(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program in which the constant that fills a Ref passes through an optimization barrier together with an
-    argument of its function, in each possible form. JAX then computes the constant in every iteration, with the same result.
-    Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
+    """Returns changed programs in which the constant that fills a Ref passes through an optimization barrier together with
+    an argument of its function: one program for each argument. JAX then computes the constant in every iteration, with the
+    same result. Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
     """
     del case
     lines = [one.source for one in findings if "jax.new_ref(0 * x)" in one.help and one.source is not None]
@@ -125,8 +125,8 @@ def _make_filled(find_module_name: Callable[[str], str]) -> Change:
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program without the alias that shares its buffer with another one. Raises UnrelatedCureError if no
-    finding is about such an alias.
+    """Returns the program without one alias, for a call that declares two aliases of the same buffer. Raises
+    UnrelatedCureError if no finding is about two such aliases.
     """
     del case
     about = [
@@ -156,7 +156,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 return wrap(changed, column, file)
 
             return [[file.render_with([(declared[0], drop)])]]
-    raise CannotFixError(f"`{ALIASES}` is not written in the function of the call")
+    raise CannotFixError(f"`{ALIASES}` is not written in the function that calls the kernel")
 
 
 def _drop_alias(file: SourceFile, value: cst.BaseExpression, operand: int | None) -> cst.BaseExpression:

@@ -14,7 +14,7 @@ _MOST_UNSEEN = 8
 def render_fix(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> str:
     """Returns the result for one case as lines for a terminal, including the diff.
 
-    is_unsafe: whether unsafe cures are offered. is_written: whether the offered one has been written.
+    is_unsafe: whether unsafe cures are offered. is_written: whether the offered cure has been written into the source.
     """
     return "\n".join([*_list_lines(fix, is_unsafe=is_unsafe, is_written=is_written), ""])
 
@@ -90,7 +90,7 @@ def describe_proof(attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Returns a clause on the result of a cure that is not the offered one."""
+    """Returns a clause on the result of a cure that was tried and is not the one that `fix` offers."""
     if attempt.proof is not Proof.PROVED:
         return describe_proof(attempt)
     parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]
@@ -148,7 +148,7 @@ def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
     elif refused is not None:
         yield f"no cure is proved; `{refused.cure}` cannot be applied: {compute_printable(refused.refusal)}"
     elif fix.attempts:
-        yield "no cure is proved: none of those below helps"
+        yield "no cure is proved: none of the cures below helps"
         return
     else:
         rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)

@@ -56,8 +56,9 @@ class _Way:
 
 
 def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed texts in batches: those at the outermost place first, and among them the most likely value first.
-    Raises UnrelatedCureError if no argument on the way to the kernel's call says how it writes.
+    """Returns the changed texts in batches: changes at the outermost place come first, and among the changes at one place
+    the most likely value comes first. Raises UnrelatedCureError if no argument on the way to the kernel's call says how it
+    writes.
     """
     batches: list[list[Texts]] = []
     seen: set[cst.CSTNode] = set()

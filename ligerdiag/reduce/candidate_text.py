@@ -1,4 +1,4 @@
-"""Prints a program as a case file, in which form ligerdiag judges it."""
+"""Prints a program as a case file, so that ligerdiag can judge it."""
 
 from ligerdiag.reduce.program_text import print_function, print_head
 from ligerdiag.reduce.reduced_program import Program, ReducedArgument, Variable

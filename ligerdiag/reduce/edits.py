@@ -1,5 +1,5 @@
-"""Makes smaller programs from a program: without outputs, without equations, with the bodies of loops instead of the loops,
-with smaller sizes. Every function returns a new program, or None if the edit does not apply.
+"""Makes smaller programs from a program: with fewer outputs, with fewer equations, with the body of a loop in place of the
+loop, with smaller sizes. Every function returns a new program, or None if the edit does not apply.
 """
 
 import re
@@ -142,7 +142,8 @@ def remove_equations(program: Program, names: Collection[str], *, by_operand: bo
     """Returns the program without these equations.
 
     Each result of a removed equation is replaced by a value of the same type: by an operand of the equation if `by_operand`
-    is true, otherwise by a new argument of the program; by zeros in the body of a `shard_map`, which cannot read arguments.
+    is true, otherwise by a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
+    zeros take their place there.
     """
     values: dict[str, Operand] = {}
     added: list[Variable] = []
@@ -277,8 +278,9 @@ def _change_at(body: Body, name: str, change: Callable[[Body, int], Body | None]
 
 
 def count_iterations(equation: Equation) -> int:
-    """Returns the number of iterations that `shorten_loop` can change: that of a scan without scanned arrays, or the number
-    with which the condition of a `while` compares its counter; 0 for any other loop.
+    """Returns the number of iterations of a loop that `shorten_loop` can shorten. For a scan without scanned arrays, it is
+    the scan's length. For a `while`, it is the number with which the condition compares the counter. Returns 0 for any other
+    loop.
     """
     if equation.kind is Kind.SCAN:
         is_over_nothing = len(equation.operands) == len(equation.results) == equation.carried
@@ -295,8 +297,8 @@ def _is_bound(comparison: Equation, operand: Operand) -> bool:
 
 
 def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
-    """Returns the program in which a loop has only this many iterations; None if it has no more than that, or an unknown
-    number. `resize` shortens a scan over arrays, since its length is a size.
+    """Returns the program in which a loop has only this many iterations; None if the loop has no more iterations than that,
+    or if their number is unknown. `resize` shortens a scan over arrays, since its length is a size.
     """
 
     def shorten(body: Body, number: int) -> Body | None:

@@ -1,4 +1,4 @@
-"""Makes smaller modules from a dumped one: without outputs, without instructions, without parameters.
+"""Makes smaller modules from a dumped module: with fewer outputs, with fewer instructions, with fewer parameters.
 
 The edits change XLA's own protobuf, not text, so that the remaining instructions keep their ids, layouts, positions in the
 schedule and bytes. Every function returns new modules, or None if the edit does not apply.
@@ -296,8 +296,8 @@ def list_removable(modules: DumpedModules) -> tuple[int, ...]:
     """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule. Returns none
     if the dump has the program, since a change of the schedule alone would contradict it.
 
-    The operands of kernels are not among them: with an argument of the module in its place, the kernel would cause another
-    hazard.
+    The list does not contain instructions that are operands of kernels: if an argument of the module replaced such an
+    operand, the kernel would cause another hazard.
     """
     if modules.program is not None:
         return ()

@@ -36,7 +36,7 @@ class SourceCopier:
     """Collects the definitions and imports of the kernels of one program."""
 
     definitions: dict[str, str] = field(default_factory=dict[str, str])
-    """From the name of each definition to its source, in an order in which the definitions can be executed."""
+    """Maps the name of each definition to its source text, in an order in which the definitions can be executed."""
     imports: list[str] = field(default_factory=list[str])
     _names: dict[int, str] = field(default_factory=dict[int, str])
     """From the id of a function to the name that its copy has."""

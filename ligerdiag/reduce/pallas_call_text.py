@@ -35,7 +35,7 @@ class PallasCall:
     """The function that was called, such as `pl.pallas_call`."""
     kernel: Any
     keywords: Mapping[str, Any]
-    """All other arguments of that function, by name."""
+    """All other arguments of the function `entry`, by name."""
     tree: Any
     """The structure of the call's operands."""
     types: tuple[tuple[tuple[int, ...], str], ...]
@@ -57,7 +57,7 @@ class PallasCalls:
     """The calls of Pallas that were made during one trace."""
 
     calls: dict[str, PallasCall] = field(default_factory=dict[str, PallasCall])
-    """From the name of the traced function that represents a call to the call."""
+    """Maps the name of the traced function that represents a call of Pallas to the record of this call."""
 
     @contextmanager
     def record(self) -> Generator[None]:

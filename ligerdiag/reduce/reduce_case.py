@@ -46,7 +46,7 @@ class Reduced:
     """The relative error of each output of the reduced schedule in a replay on the CPU; empty if there was no replay."""
     seconds: float
     case_file: str = ""
-    """Path of the case file with the reduced program, in which form the program was judged."""
+    """Path of the case file with the reduced program. The program was judged as this file."""
     effects: Mapping[str, object] = field(default_factory=dict[str, object])
     """The `effects` that the unreduced case declares, with which the reduced program was judged."""
 

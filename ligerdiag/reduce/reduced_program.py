@@ -93,11 +93,11 @@ class Equation:
     text: str = ""
     """Python expression with `{0}`, `{1}` for the operands; empty for a kind that is printed from its bodies."""
     gives_tuple: bool = False
-    """Whether the value of the expression is a tuple even if there is one result."""
+    """Whether the value of the expression is a tuple even if there is only one result."""
     bodies: tuple["Body", ...] = ()
     carried: int = 0
-    """Number of operands, counted from the first, that are the initial state of a loop; as many first results are its final
-    state.
+    """Number of values in a loop's state, n: the first n operands are the initial state, and the first n results are the
+    final state.
     """
     length: int = 0
     """Number of iterations of a scan."""
@@ -153,7 +153,8 @@ class ReducedArgument:
 
     values: RandomValues = field(default_factory=RandomValues)
     partition: str = ""
-    """Its partition over the mesh as Python, such as `(None, "x")`; empty if there is none."""
+    """The partition of the parameter over the mesh, as Python text such as `(None, "x")`; empty if the parameter has none.
+    """
     donated: bool = False
 
 
@@ -168,8 +169,8 @@ class Program:
     outputs: tuple[str, ...]
     """The name that the original program gives to each result."""
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the name of a kernel to the Python source of the kernel and of the functions and constants that it uses, without
-    imports.
+    """Maps the name of each kernel to its Python source, which includes the functions and constants that the kernel uses,
+    and no imports.
     """
     imports: tuple[str, ...] = ()
     """The import statements that the definitions need."""
@@ -258,5 +259,5 @@ def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
 
 
 def read_variable(variable: Variable) -> Operand:
-    """Returns the operand that reads the variable."""
+    """Returns an operand whose value is that of the variable."""
     return Operand(text=variable.name, type=variable.type)

@@ -17,7 +17,7 @@ def write_ref_operation(name: str, params: Mapping[str, Any], places: Sequence[s
     match name:
         case "new_ref":
             if params.get("memory_space") is not None or params.get("pin"):
-                raise UnwritableError("makes a Ref in a memory space of its own")
+                raise UnwritableError("makes a Ref in an explicit memory space")
             return "jax.new_ref({0})"
         case "freeze":
             return "jax.freeze({0})"

@@ -46,8 +46,8 @@ class Symptom:
     symptom.
     """
     is_computed: bool = False
-    """Whether the overwritten operand is computed by the program. A candidate in which it is an argument shows another
-    symptom.
+    """Whether the program computes the overwritten operand. A candidate in which the operand is an argument of the program
+    shows another symptom.
     """
     needs_numbers: bool = False
     """Whether at least one output must also have wrong numbers in the replay."""
@@ -90,8 +90,8 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
 
 
 def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
-    """Returns whether the findings include the finding of the symptom, and no error of a rule that had none in the original
-    program.
+    """Returns whether the findings include the finding of the symptom and no new kind of error: each rule that reports an
+    error must have reported one in the original program, too.
     """
     return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
 

@@ -34,9 +34,9 @@ from ligerdiag.sweep.result_store import ResultStore, StoredResult, resolve_plac
 from ligerdiag.sweep.task import find_case, is_of, run_task
 from ligerdiag.workers.template_server import keep_templates
 
-UNDONE = "the sweep was ended before its turn"
+UNDONE = "the sweep was ended before this task began"
 PAGE_LETTERS = 16
-"""Number of letters of each of the two digests in the name of a case's page."""
+"""The file name of a case's page has two hashes; this is the number of letters of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +65,17 @@ class SweepRow:
     target: str
     toolchain: str
     flags: str
-    """Name of the set of flags."""
+    """Name of the set of XLA's flags (a list under `[flags]` in the grid file)."""
     xla_flags: str
     sizes: str
-    """Name of the set of sizes."""
+    """Name of the set of sizes (a table under `[sizes]` in the grid file)."""
     given_sizes: str
-    """The sizes that the case's file asks for, as JSON; empty without any."""
+    """The sizes that the case's file asks for by `ligerdiag.size`, as JSON; empty if it asks for none."""
     status: Status
     verdict: str
     """The worst verdict of the case's outputs; empty without a result."""
     outputs: Mapping[str, str]
-    """From output name to verdict."""
+    """Maps each output name to its verdict."""
     rules: tuple[str, ...]
     """Ids of the rules with a finding, allowed or not."""
     replay: str
@@ -107,13 +107,13 @@ class SweepReport:
     broken: tuple[tuple[str, LigerdiagError], ...] = ()
     """Names of files whose cases cannot be found, each with the reason."""
     pages: dict[str, str] = field(default_factory=dict[str, str])
-    """From the key of a task to the name of its page, if it has one."""
+    """Maps the key of each task that has a page to the name of the page."""
     ran: int = 0
     """Number of tasks that this sweep ran."""
     found: int = 0
     """Number of tasks whose results were in the store."""
     failed: dict[str, LigerdiagError] = field(default_factory=dict[str, LigerdiagError])
-    """From the key of a task without a result to the reason."""
+    """Maps the key of each task without a result to the reason why it has none."""
     seconds: float = 0.0
     ended_by: Ending | None = None
     """The event that ended the sweep early; None if every task was done."""
@@ -128,9 +128,9 @@ afterwards.
 def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
     """Runs the tasks whose results are not in the store, and returns the results of every cell.
 
-    keep_page: makes the page of a result; called with the page's name, the result and the case's id, returns whether the
-    page exists afterwards. None makes no pages. Raises InputError for a grid, a store or a scheduler that cannot be
-    used, and as `check` does for the cases.
+    keep_page: function that makes the page of a result. It gets the page's name, the result and the case's id, and returns
+    whether the page exists afterwards. None makes no pages. Raises InputError for a grid, a store or a scheduler that cannot
+    be used, and the errors of `api.check` for the cases.
     """
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()

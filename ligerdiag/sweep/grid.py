@@ -67,9 +67,9 @@ class SweepGrid:
     targets: tuple[str, ...] = ("h100",)
     toolchains: tuple[str, ...] = (DEFAULT,)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_NO_FLAGS))
-    """From the name of a set of flags to the flags, in the form of XLA_FLAGS."""
+    """Maps the name of each set of flags to the flags, written as in XLA_FLAGS."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: dict(_NO_SIZES))
-    """From the name of a set of sizes to the sizes."""
+    """Maps the name of each set of sizes to the sizes."""
     replay: bool = True
     timeout: float = 300.0
     """Seconds that a case may take to compile, and again to be replayed."""
@@ -106,11 +106,11 @@ class SweepTask:
     environment: Mapping[str, str]
     """The environment variables that can change a compile, including those for flags and sizes; no others are set."""
     dependencies: Mapping[str, str]
-    """From the path of each file that the case imports, relative to the source's root, to its sha256: a worker with
+    """Maps the path of each file that the case imports, relative to the source's root, to the file's sha256. A worker with
     other files must not answer.
     """
     fingerprint: str
-    """sha256 of the client's own ligerdiag and of the versions of the toolchain."""
+    """sha256 of ligerdiag's sources and of the toolchain's versions on the client, the machine that plans the sweep."""
     replay: bool
     timeout: float
     pages: bool = False
@@ -128,8 +128,8 @@ class SweepPlan:
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
     cells: Mapping[tuple[Source, str, SweepColumn], SweepTask]
-    """The task of each cell, by source, case id and column, in the order of the matrix. A cell is missing if the
-    column's sizes give no such case.
+    """The task of each cell, by source, case id and column, in the order of the matrix. A cell is missing if the file of
+    cases, read with the column's sizes, does not define a case with this id.
     """
     broken: tuple[tuple[Source, LigerdiagError], ...]
     """Sources whose cases cannot be found, each with the reason."""

@@ -35,7 +35,7 @@ class StoredResult:
     task: Mapping[str, str]
     """The description of the task, see `describe_task`."""
     dependencies: Mapping[str, str]
-    """From the path of each file that the case imports, relative to the root of the case's source, to its sha256."""
+    """Maps the path of each file that the case imports, relative to the root of the case's source, to the file's sha256."""
     report: Json
     """The report of `check --format json`, with one case."""
     data: bytes = b""
@@ -67,7 +67,9 @@ class ResultStore:
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
-        """Returns the result of the key; None if there is none, or the file is not a complete result of that key."""
+        """Returns the result that is stored under the key; None if no file is, or if the file is not a complete result of
+        this key.
+        """
         path = self._locate(key)
         try:
             with self._reach("read"):

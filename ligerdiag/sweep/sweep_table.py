@@ -118,8 +118,9 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Returns the exit code of a sweep, given those of its cases: the first of 2, 3, 1, 4 that is among them, as `check`
-    does; otherwise 5 if all are 5 or there is no case, else 0.
+    """Returns the exit code of a sweep, from the exit codes of its cases. It is the first of 2, 3, 1 and 4 that any case
+    has, in this order, as for `check`. If no case has one of these, it is 5 if there is no case or every case has 5, and
+    otherwise 0.
     """
     for code in (2, 3, 1, 4):
         if code in codes:

@@ -1,9 +1,10 @@
 """Runs a task on a worker: `check` of one case, in a process of its own.
 
-The result of a sweep's task goes to the store, that of `check --scheduler` back to the client. An abort of XLA, a crash
-of the case or a lack of memory ends that process, or one that it started, and the worker continues. A report of such a
-case is a result, and is stored. A process that ends without a report raises TaskDied: the task is tried again, also by
-other workers (see `cluster`), and nothing is stored. The process and its own workers end with the worker.
+The result of a sweep's task goes to the store, that of `check --scheduler` back to the client. An abort of XLA, a crash of
+the case or a lack of memory ends that process, or one that it started, and the worker continues. If there is a report of
+such a case nevertheless, it is a result and is stored. A process that ends without a report raises TaskDied: the task is
+tried again, also by other workers (see `cluster`), and nothing is stored. The process and its own workers end with the
+worker.
 
 A worker whose ligerdiag, toolchain or files differ from the client's raises UnfitWorker: the key under which its result
 would be stored is computed from the client's.
@@ -186,8 +187,8 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
 
 
 def main() -> None:
-    """Runs `api.check` with the options in a JSON file, the first argument on the command line, and writes the report to
-    the file that the second argument names, completely or not at all.
+    """Runs `api.check` and writes its report to a file, completely or not at all. The first argument on the command line
+    names a JSON file with the options; the second argument names the file for the report.
     """
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))

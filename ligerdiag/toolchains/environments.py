@@ -1,4 +1,4 @@
-"""Environments of the table's toolchains: uv makes them on first use, and the cache keeps them.
+"""Environments of the toolchains in `toolchains.toml`: uv makes an environment on its first use, and the cache keeps it.
 
     <cache>/toolchains/<name>-<hash of Python and pins>/    one environment, with Python and every package as pinned
 
@@ -153,9 +153,9 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns how the packages of the environment differ from the toolchain's pins, such as `triton 3.2.0 instead of
-    3.1.0` or `no scipy`, and the libraries in place of ROCm's that are missing; ignores packages that the toolchain does
-    not pin.
+    """Returns a text for each difference between the environment and the toolchain's pins: for a package of another version,
+    such as `triton 3.2.0 instead of 3.1.0`, and for a package or a library of `rocm_libraries` that is missing, such as `no
+    scipy`. Ignores packages that the toolchain does not pin.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}

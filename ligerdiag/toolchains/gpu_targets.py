@@ -22,7 +22,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT, find_by_platform
 
 DIRECTORY = Path(__file__).parent / "targets"
 SUFFIX = ".pbtxt"
-"""The suffix of the descriptions that come with ligerdiag."""
+"""File suffix of the target descriptions that come with ligerdiag."""
 SUFFIXES = (SUFFIX, ".txtpb")
 """The suffixes that XLA gives to descriptions; a file with any other suffix may be one too."""
 AUTO = "auto"
@@ -73,7 +73,9 @@ class Target:
 
     @property
     def generation(self) -> str:
-        """Returns the compute capability of an NVIDIA GPU, such as `9.0`, or the architecture of another, `gfx942`."""
+        """Returns the compute capability of an NVIDIA GPU, such as `9.0`, or the architecture of an AMD GPU, such as
+        `gfx942`.
+        """
         capability = self.compute_capability
         return f"{capability // 10}.{capability % 10}" if capability else self.architecture
 
@@ -93,9 +95,9 @@ def list_compared_targets() -> tuple[Target, ...]:
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns the target of that name, such as `mi300`, or with that vendor's name of the GPU, such as `MI300X`; the target
-    that the file at that path describes; or for `auto` the GPU of this machine. Raises InputError if no such target,
-    file or GPU exists, or the file does not describe a GPU.
+    """Returns a target. name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`;
+    the path of a file that describes a GPU; or `auto` for the GPU of this machine. Raises InputError if no such target, file
+    or GPU exists, or if the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if _NAME.fullmatch(name_or_path) and path.is_file():
@@ -113,8 +115,8 @@ def load_target(name_or_path: str) -> Target:
 
 
 def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
-    """Returns the targets, each once. Raises InputError as `load_target` does, and if two different ones have one name,
-    so that reports could not tell them apart.
+    """Returns the targets, each once. Raises the errors of `load_target`. Raises InputError as well if two different targets
+    have the same name, because reports could not tell them apart.
     """
     found: dict[str, Target] = {}
     for one in names_or_paths:
@@ -146,8 +148,8 @@ def choose_toolchain(name: str, targets: Iterable[Target]) -> str:
 
 
 def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns a line for a report which says that no GPU has confirmed verdicts for AMD's GPUs; none without such a GPU.
-    names: of AMD's GPUs in the report, or their architectures.
+    """Returns a line for a report which says that no AMD GPU has confirmed a verdict; () if `names` is empty. names: the
+    names or architectures of the AMD GPUs in the report.
     """
     if not (found := [f"`{name}`" for name in dict.fromkeys(names)]):
         return ()
@@ -217,8 +219,8 @@ def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> 
 
 
 def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
-    """Returns a line on the fields of the target's description that the toolchain's XLA does not know; empty if it knows
-    all. fields: their paths.
+    """Returns a line that names the fields of the target's description which the toolchain's XLA does not know; empty
+    without such fields. fields: the paths of these fields.
     """
     names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
     return (

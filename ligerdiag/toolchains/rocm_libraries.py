@@ -2,8 +2,9 @@
 `rocm_libraries.toml` declares them, they are written beside the packages of a toolchain, and they are loaded before JAX's
 plugin.
 
-`<environment>/lib/ligerdiag-rocm/` has them. A library that a process has loaded is found by its name when another
-library asks for it, so JAX's plugin gets these even on a machine that has ROCm, and no environment variable is needed.
+The folder `<environment>/lib/ligerdiag-rocm/` holds these libraries. When a library asks for another one by name, a process
+takes the one that it has loaded already. So JAX's plugin gets the libraries of this folder even on a machine that has ROCm,
+and no environment variable is needed.
 """
 
 import ctypes
@@ -90,5 +91,5 @@ def _parse_library(soname: str, entry: Json) -> StubLibrary:
     texts = frozenset(read_strs(entry, "texts")) if "texts" in entry else frozenset[str]()
     names = [name for each in symbols.values() for name in each]
     if len(set(names)) < len(names) or not texts.issubset(names):
-        raise FieldError(f"expected each symbol of `{soname}` once, and those in `texts` among them")
+        raise FieldError(f"expected each symbol of `{soname}` once, and every name in `texts` to be one of them")
     return StubLibrary(soname=soname, symbols=symbols, returns=read_count(entry, "returns"), texts=texts)

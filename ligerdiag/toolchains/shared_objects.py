@@ -37,13 +37,14 @@ class StubLibrary:
     soname: str
     """The name by which programs ask for the library, such as `libamdhip64.so.7`."""
     symbols: Mapping[str, Sequence[str]]
-    """From a version of symbols, such as `hip_4.2`, to the names of the functions that have it; the version is empty for
-    functions without one.
+    """Maps each version of symbols, such as `hip_4.2`, to the names of the functions with this version. The key is empty for
+    functions without a version.
     """
     returns: int
-    """The number that a function returns, an error code of the library's; at least 0 and below 2**31."""
+    """The number that every function of the library returns: one of the library's error codes, at least 0 and below 2**31.
+    """
     texts: frozenset[str] = frozenset()
-    """Names of the functions that return a text instead."""
+    """Names of the functions that return `TEXT` instead of the number `returns`."""
 
     TEXT: ClassVar[bytes] = b"no GPU: this library only has the names of functions\0"
     """The text that the functions in `texts` return."""

@@ -17,13 +17,17 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldLine:
-    """One line of a text in which each field has a line of its own, or several if it is a message."""
+    """One line of a text in protobuf text format. A field has one line of its own; a field that is a message has several:
+    its first line, the lines of its fields, and its last line.
+    """
 
     text: str
     path: str
     """Path of the field, such as `gpu_device_info.name`; a message's last line has the path of the message."""
     value: str
-    """The value as written; a text has its quotes. Empty for the lines of a message, except those of its fields."""
+    """The value as written, a string with its quotes. Empty for the first and the last line of a message; the fields in
+    between have values of their own.
+    """
     lines: int
     """Number of lines of the field from this one on; 0 for the last line of a message."""
 

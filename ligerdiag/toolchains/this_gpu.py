@@ -14,7 +14,7 @@ from ligerdiag.errors import CompileError, InputError, holds_installed
 from ligerdiag.harmless_logs import has_nvidia_device
 
 TIMEOUT = 300.0
-"""Seconds that the process may take, with the start of JAX."""
+"""The longest time, in seconds, that the process may take, including the start of JAX."""
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cuda",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",

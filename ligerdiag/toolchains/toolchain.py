@@ -69,7 +69,7 @@ class Toolchain:
     python: str
     """Path of the toolchain's Python interpreter."""
     versions: Mapping[str, str]
-    """Name of each package to its version; `python` is among the names."""
+    """Maps the name of each package to its version; `python` is among the names."""
     options: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options that this toolchain's XLA needs to compile without a GPU."""
     platform: Platform = Platform.CUDA
@@ -118,9 +118,9 @@ def describe_interpreter() -> Toolchain:
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables for a worker of the toolchain: the user's, except those that would keep JAX or
-    Triton from compiling (such as JAX_DISABLE_JIT, or a folder of cached compilations) and PYTHONSAFEPATH, and those that
-    ligerdiag sets.
+    """Returns the environment variables for a worker of the toolchain: the variables of the user, and the variables that
+    ligerdiag sets. Left out are PYTHONSAFEPATH and the variables that would keep JAX or Triton from compiling, such as
+    JAX_DISABLE_JIT or a folder of cached compilations.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
     if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string
@@ -147,8 +147,8 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns those of the user's variables that can change the result of a compilation, such as XLA_FLAGS; they are
-    part of every key in the cache.
+    """Returns the user's environment variables that can change the result of a compilation, such as XLA_FLAGS. They are part
+    of every key in the cache.
     """
     return {
         name: value

@@ -43,12 +43,12 @@ class ToolchainSpec:
     python: str
     """Major and minor version of Python, such as `3.12`."""
     packages: Mapping[str, str]
-    """Name of every package in the environment to its version."""
+    """Maps the name of every package in the environment to its version."""
     options: Mapping[str, Flag]
     """Compiler options that this toolchain needs to compile without a GPU."""
     fails_for: tuple[str, ...] = ()
-    """Compute capabilities, such as `10.3`, for which the toolchain's compilers abort. For a release of jax, those of
-    the toolchain that it resembles, which may be too many.
+    """Compute capabilities, such as `10.3`, for which the toolchain's compilers abort. For a release of jax, these are the
+    compute capabilities of the toolchain `like`; the release itself may abort for fewer of them.
     """
     like: str = ""
     """For a release of jax such as `jax-0.7.2`, the name of the toolchain that pins the other packages; otherwise

@@ -18,8 +18,8 @@ _PRODUCTS = frozenset({"__triton_gemm", "__triton_nested_gemm_fusion", "__cudnn$
 
 
 def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
-    """Returns the products and convolutions of the module, in the order in which its computations list them. Other
-    fusions are left out: the autotuner chooses only the code that computes them.
+    """Returns the products and convolutions of the module, in the order in which its computations list them. Other fusions
+    are left out: for them, the autotuner chooses only the code that computes the fusion.
     """
     running = [one for computation in list_running(module) for one in computation.instructions]
     found = [(one.name, classify_tuned(one.proto.custom_call_target, _find_fusion_kind(one))) for one in running]

@@ -43,10 +43,10 @@ _SHOWN = 2
 
 
 def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> TuningFile:
-    """Returns the file at `path`, of which it keeps a copy below `cache_root`.
+    """Reads the tuning file at `path`, keeps a copy of it below `cache_root`, and returns a record of both.
 
-    Raises InputError if the file cannot be read, is no such protobuf, has no entry, has a version that XLA does not
-    read, or has no entry for one of the targets, as for any GPU of another vendor than NVIDIA.
+    Raises InputError if the file cannot be read, is no protobuf of the autotuner, has no entry, has a version that XLA does
+    not read, or has no entry for one of the targets. A GPU that is not NVIDIA's never has an entry.
     """
     try:
         data = read_untrusted(path, MAXIMUM_BYTES)
@@ -78,8 +78,8 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
 
 
 def compute_device_key(target: Target) -> str:
-    """Returns the words by which an entry of `AutotuneResults` names the target's GPU; empty for a GPU of another
-    vendor than NVIDIA.
+    """Returns XLA's description (one line of text) of the target's GPU, as an entry of `AutotuneResults` has it; empty for a
+    GPU that is not NVIDIA's.
     """
     if target.platform is not Platform.CUDA:
         return ""
@@ -100,8 +100,9 @@ def compute_device_key(target: Target) -> str:
 
 
 def join_results(paths: Sequence[Path], output: Path) -> bytes:
-    """Returns the contents of a file with the entries of all files, each once: text if the name of `output` says so to
-    XLA. The files are what XLA wrote under such a name. Raises InputError if one of them cannot be read.
+    """Returns the contents of one file with the entries of all files `paths`, each entry once. The contents are text if XLA
+    takes a file named like `output` for text; XLA must have written the files `paths` in the same form. Raises InputError if
+    one of the files cannot be read.
     """
     entries = dict[tuple[str, str, int], bytes]()
     is_text = is_text_name(output)
@@ -123,15 +124,15 @@ def join_results(paths: Sequence[Path], output: Path) -> bytes:
 
 
 def list_devices(content: bytes) -> dict[str, int]:
-    """Returns the words by which XLA calls each GPU in the contents that `join_results` returned, and the number of its
-    entries.
+    """Returns how many entries each GPU has in the contents that `join_results` returned: from XLA's description of the GPU
+    (one line of text) to the number of its entries.
     """
     found, _ = _parse(Path(), content, may_be_empty=True) if content else (AutotuneResults(), False)
     return dict(Counter(entry.device for entry in found.results)) if isinstance(found, AutotuneResults) else {}
 
 
 def strip_library_version(device: str) -> str:
-    """Returns the words by which XLA calls a GPU, without the version of cuDNN."""
+    """Returns XLA's description of a GPU (one line of text) without the version of cuDNN."""
     return device.partition(_DNN)[0]
 
 

@@ -54,7 +54,7 @@ def test_no_tie_helps_if_the_partitioner_gathers_a_copy(edges: dict[str, Bisecti
     ]
     assert not any(row.is_answer for row in bisection.rows)
     head, reason, *_, why = bisection.answers
-    assert head.startswith("no set of ties makes every output right: even with the only one that is possible `bias`,")
+    assert head.startswith("no set of ties makes every output right: even with the only possible tie, `bias`,")
     assert "the kernel's operand is gathered from it by %" in reason
     assert "%all-gather-start" in reason
     assert "(LD002)" in reason

@@ -53,8 +53,8 @@ def test_without_the_folding_pass_other_passes_are_named(bisections: Mapping[str
     bisection = bisections["bf16_flce"]
     assert answers(bisection)["algsimp in pre-spmd-partitioner"].cells["without it"] == "wrong"
     without = [answer for answer in bisection.answers if answer.startswith("without `algsimp`")]
-    assert any("`weight` is stale, for then `simplify-fp-conversions`" in answer for answer in without)
-    assert any("`input` is stale, for then `triton-gemm-rewriter`" in answer for answer in without)
+    assert any("`weight` is stale, because `simplify-fp-conversions`" in answer for answer in without)
+    assert any("`input` is stale, because `triton-gemm-rewriter`" in answer for answer in without)
 
 
 def test_a_value_that_a_later_pass_restores_is_not_lost(bisections: Mapping[str, Bisection]) -> None:

@@ -38,7 +38,7 @@ def test_with_only_the_default_toolchain_there_is_nothing_to_compare(
     with pytest.raises(InputError, match="`ligerdiag toolchains create seed`"):
         bisect_toolchains(runner, load(TWO_READERS), h100, make_options(Axis.TOOLCHAINS))
     only_one = make_options(Axis.TOOLCHAINS, toolchains=("default", "default"))
-    with pytest.raises(InputError, match="expected two toolchains at least but got `default`"):
+    with pytest.raises(InputError, match="expected at least two toolchains but got `default`"):
         bisect_toolchains(runner, load(TWO_READERS), h100, only_one)
 
 

@@ -119,7 +119,10 @@ def test_a_field_without_which_it_would_be_another_gpu_is_not_dropped(tmp_path: 
     (tmp_path / "mine.txtpb").write_text(with_fields("new: 1"))
     command = (sys.executable, "-c", FITS, str(tmp_path / "mine.txtpb"))
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"JAX_PLATFORMS": "cpu"})
-    assert "it does not know `gpu_device_info.new`, without which the GPU would be another" in done.stdout
+    assert (
+        "it does not know the field `gpu_device_info.new`, and without this field it would compile for another GPU"
+        in done.stdout
+    )
 
 
 def test_an_abort_of_xla_on_a_description_is_an_error_of_the_case(tmp_path: Path, shared_cache: Path) -> None:

@@ -180,5 +180,7 @@ def test_an_older_xla_has_no_option_for_the_form(file: TuningFile) -> None:
     assert drop_unknown_form(fault, options, file)
     assert options == {"a": 1}
     assert not drop_unknown_form(fault, options, file)
-    with pytest.raises(CompileError, match=r"does not read the form of `tuned\.pbtxt`"):
+    with pytest.raises(
+        CompileError, match=r"cannot read entries with fingerprints of a GPU, such as those of `tuned\.pbtxt`"
+    ):
         drop_unknown_form(fault, {option: True}, file)

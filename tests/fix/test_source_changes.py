@@ -299,7 +299,7 @@ def test_a_ref_needs_jax_triton_0_4(tmp_path: Path) -> None:
     [
         (f"f = lambda y, s: {SHORT}\n", "inside of a lambda: move it into a statement"),
         (f"def f(y, s):\n    t = {SHORT}; return t\n", "the line of the call has several statements"),
-        (f"def f(y, s):\n    if {SHORT}:\n        return y\n", "in the head of a statement"),
+        (f"def f(y, s):\n    if {SHORT}:\n        return y\n", "in the head of a compound statement"),
         (f"def f(y, s):\n    return [{SHORT} for _ in s]\n", "inside of a comprehension"),
     ],
 )

@@ -81,7 +81,7 @@ def test_cures_that_do_not_help_are_not_proposed_by_hand() -> None:
     idle = replace(LUCKY, proof=Proof.REFUTED)
     answer = replace(ANSWER, best=None, attempts=(idle,), remedies=("copy the operand",))
     text = render_fix(answer, is_unsafe=False, is_written=False)
-    assert "no cure is proved: none of those below helps\n" in text
+    assert "no cure is proved: none of the cures below helps\n" in text
     assert "by hand" not in text
 
 

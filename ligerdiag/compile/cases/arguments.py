@@ -179,9 +179,9 @@ NEXT_DRAW = 1_000_003
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     """Returns the case's arguments with random arrays, or with the values that an Arg contains.
 
-    NumPy's `PCG64`, with the seed in the Arg's `Draw`, draws the random numbers, floats in f32, and they are cast to the
-    Arg's dtype; JAX would compile a program for each shape, which takes 0.3 s each. If the user gave the Arg a function
-    instead of a `Draw`, that function is called with a key of JAX's.
+    NumPy's `PCG64` draws the random numbers, with the seed in the Arg's `Draw`; floats are drawn in f32 and then cast to the
+    Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3 s each. If
+    the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
 
     draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set; the
     values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
@@ -198,10 +198,12 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
 
 def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: of the set of arguments, as in `draw_arguments`.
+    """Returns one array with the shape and dtype of the Arg. number: which set of arguments the array belongs to, as `draw`
+    in `draw_arguments`.
 
-    alike: number of arguments before this one that are drawn in the same way, with as many elements. It is the seed of a
-    `Draw` without one: with equal numbers in two arguments the replay could not tell which of the two an output reads.
+    alike: how many earlier arguments have the same `Draw` and the same number of elements. A `Draw` without a seed gets
+    `alike` as its seed, so that no two arguments are equal: otherwise the replay could not tell which of the two an output
+    reads.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):

@@ -37,8 +37,8 @@ class ArrayRecord:
     """The parts of an `Arg` that describe one array."""
 
     fields: Mapping[str, Any]
-    """The keywords `shape`, `dtype`, `partition`, (except for random keys) `weak`, and (unless it is that of the device)
-    `memory` of the `Arg`.
+    """Keywords of the `Arg`: always `shape`, `dtype` and `partition`; `weak` except for random keys; `memory` unless the
+    array lies in the memory of the device.
     """
     draw: Mapping[str, object]
     """Keywords of the `Draw` whose random numbers replace the array's own if `values` is None; none for the default Draw.
@@ -46,9 +46,9 @@ class ArrayRecord:
     values: bytes | None
     """The array's own numbers, in its dtype and in row-major order; None if random ones replace them."""
     mesh: Mapping[str, int]
-    """Axis to size of the mesh on which the array lies; empty for an array without a mesh."""
+    """The mesh on which the array lies: maps each axis to its size. Empty for an array without a mesh."""
     explicit: tuple[str, ...] = ()
-    """The axes of that mesh that have JAX's type Explicit."""
+    """The axes of `mesh` that have JAX's type Explicit."""
 
 
 def is_array(value: Any) -> bool:
@@ -63,7 +63,7 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
     """Returns the record of the array. The values of typed random keys are those of `jax.random.key_data`. Raises
     InputError if the `PartitionSpec` of its sharding has an entry other than mesh axes and None, such as UNCONSTRAINED.
 
-    float_bytes: the most bytes of floats that may still be recorded with their values.
+    float_bytes: the largest size, in bytes, of an array of floats that is recorded with its values.
     """
     dtype = str(array.dtype)
     if type(array).__module__ == "numpy" and not _has_x64():

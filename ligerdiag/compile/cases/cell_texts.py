@@ -5,7 +5,8 @@ written beside the function file, in which the pickled function goes to a worker
 the texts is one of the report's source roots, the folders below which ligerdiag may read the user's source, so every
 process that reads source lines finds the text (`source_text.find_kept_text`).
 
-Several pieces of code may have the name `<string>`, so a text counts as theirs only if compiling it makes the same code.
+Several pieces of code may have the file name `<string>`. So a text counts as the source of a piece of code only if compiling
+the text makes the same code.
 """
 
 import linecache
@@ -20,9 +21,9 @@ from ligerdiag.errors import InputError
 from ligerdiag.source_text import MAX_FILE_BYTES, TEXTS_SUFFIX, name_kept_text
 
 MAX_TEXTS = 64
-"""Most texts that are kept of one function; those found first."""
+"""The largest number of texts that are kept for one function. If there are more, those found first are kept."""
 MAX_BYTES = MAX_FILE_BYTES
-"""Most bytes of all texts of one function together."""
+"""The largest number of bytes that all texts of one function may have together."""
 
 _SHARED = ("<string>", "<stdin>")
 """File names that Python gives to more than one piece of code."""
@@ -31,8 +32,8 @@ _GENERATED = "__create_fn__."
 
 
 def find_cell_text(code: CodeType) -> str | None:
-    """Returns the source of the text that the code is a part of; empty if it is unknown, None if the code is in a file
-    or is not the user's.
+    """Returns the whole text, such as a notebook's cell, that contains the source of the code; empty if the text is unknown.
+    Returns None if the code is in a file or is not the user's.
     """
     file = code.co_filename
     if code.co_qualname.startswith(_GENERATED) or file.startswith("<frozen ") or os.path.isfile(file):

@@ -12,10 +12,10 @@ nevertheless, and a module that asks for more than the platform is imported agai
 A program that asks explicitly for the CPU's devices gets them, because the reference functions of cases, the functions
 that draw arguments, and replays run on the CPU.
 
-JAX's own modules call inner functions, which still answer with the CPU, so that JAX computes constants there. A few of
-JAX's modules ask on behalf of the program, for example to choose how attention is lowered, and get the target's answer
-(`_FOR_PROGRAM`). cuDNN and cuSOLVER have the versions of the target. The lowering of a host callback asks for a GPU
-backend, which it uses on TPUs only: it gets None.
+JAX's own modules call inner functions, which still answer with the CPU, so that JAX computes constants there. A few of JAX's
+modules ask on behalf of the program, for example to choose how attention is lowered, and get the target's answer
+(`_FOR_PROGRAM`). cuDNN and cuSOLVER have the versions of the target. The lowering of a host callback asks for a GPU backend,
+but uses the backend on TPUs only. So it gets None.
 """
 
 import importlib

@@ -180,7 +180,9 @@ class Pickled:
     files: frozenset[str]
     """Files of the project that define the objects that were pickled by value."""
     texts: Mapping[str, str]
-    """From file name to source, for the code among these objects that no file holds."""
+    """For code that no file holds, such as a notebook's cell: maps the code's file name, such as `<string>`, to its source
+    text.
+    """
     classes: tuple[type[Any], ...]
     """Classes that were pickled by value."""
 
@@ -331,10 +333,11 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles arguments, which may be any pytree of arrays; `meshes` collects the mesh of each array that has one,
-    and `explicit` their axes of the type Explicit.
+    """Pickles arguments, which may be any pytree of arrays. `meshes` collects the mesh of each array that lies on a mesh,
+    and `explicit` collects the axes of these meshes that have JAX's type Explicit.
 
-    shared: the numbers of arrays that are several of the arguments, by id (`number_shared_arrays`).
+    shared: from the `id` of each array that is passed as more than one argument to the array's number
+    (`number_shared_arrays`).
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Builds XLA's topology of a described target, without those fields of the description that this XLA does not know.
 
-XLA refuses a description with a field or an enum value that it does not know: its parser writes the line into the
-process's error output, and JAX raises an error without it. So XLA gets the description with one field on each line, and
-the field that its parser names there is dropped, until XLA takes the rest. Nothing else is dropped: any other fault is
-an error of the description. If XLA aborts, the worker dies with it, and its parent reports that (`workers.process`).
+XLA refuses a description with a field or an enum value that it does not know: XLA's parser writes the number of the line to
+the process's standard error, and the exception that JAX raises does not have it. So XLA gets the description with one field
+on each line; the field whose line the parser reports is dropped, until XLA takes the rest. Nothing else is dropped: any
+other fault is an error of the description. If XLA aborts, the worker dies with it, and its parent reports that
+(`workers.process`).
 """
 
 import os
@@ -80,7 +81,9 @@ def fit_description(description: str) -> KnownDescription:
             raise _refuse(refused["fault"].strip() if refused else describe_fault(fault)) from fault
         path = lines[number].path
         if path in _NEEDED:
-            raise _refuse(f"it does not know `{path}`, without which the GPU would be another") from fault
+            raise _refuse(
+                f"it does not know the field `{path}`, and without this field it would compile for another GPU"
+            ) from fault
         dropped.append(path)
         lines = drop_field(lines, number)
 
@@ -109,9 +112,9 @@ def build_topology(name: str, description: str) -> Any:
 
 
 def build_first_topology() -> None:
-    """Builds the topology of one H100, so that the forks of this process have it and all that XLA reads for it: most
-    programs are compiled for that GPU. Does nothing on a machine with a GPU, whose driver must not be used before a fork,
-    nor if XLA refuses: a worker that asks again reports why.
+    """Builds the topology of one H100 before this process forks, so that the forks need not read XLA's files for it again:
+    most programs are compiled for an H100. Does nothing on a machine with a GPU, because the GPU's driver must not be used
+    before a fork. An error of XLA is ignored here: the worker that builds the topology again reports it.
     """
     if find_platform() is not Platform.CUDA or any(Path("/dev").glob("nvidia*")):
         return

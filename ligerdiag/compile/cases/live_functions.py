@@ -104,8 +104,8 @@ def list_own_folders() -> tuple[str, ...]:
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the imported modules of the project that a worker could not import by name, or for whose name it would
-    find another file.
+    """Returns the imported modules of the project that a worker could not import by name. A module also counts if the worker
+    would find another file under its name.
 
     root: folder from which the worker imports.
     """
@@ -245,11 +245,12 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
-    """Returns the function inside a `jax.jit`, with its static arguments bound, its other arguments, and which of these
-    it donates. The `jax.jit` may be a method, or inside of `functools.partial`, whose arguments then count as arguments.
-    Any other function is returned unchanged, except that it takes the `keywords` by position, after the other arguments.
+    """Unwraps a `jax.jit`: returns the function inside it, with the static arguments bound; the other arguments; and the
+    positions of those among them that the `jax.jit` donates. The `jax.jit` may be a method. It may also be inside of a
+    `functools.partial`, whose arguments then count as arguments of the call. Any other function is returned unchanged,
+    except that it takes the `keywords` by position, after the other arguments.
 
-    A function with shardings of its own, and one of `nnx.jit`, stays inside its `jax.jit`.
+    If the `jax.jit` was given shardings, or is an `nnx.jit`, it stays around the function.
     """
     keywords = keywords or {}
     jitted, every, named = _unwrap_partial(function, arguments, keywords)
@@ -368,7 +369,9 @@ _mesh_builders: list[MeshBuilder] = []
 
 @contextmanager
 def place_meshes(build: MeshBuilder) -> Generator[None]:
-    """Makes `build` the builder of the meshes that are unpickled inside the context: it knows the program's devices."""
+    """Makes `build` the function that builds each mesh which is unpickled inside the context; `build` knows the devices of
+    the program.
+    """
     _mesh_builders.append(build)
     try:
         yield
@@ -377,8 +380,8 @@ def place_meshes(build: MeshBuilder) -> Generator[None]:
 
 
 def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit: tuple[str, ...] = ()) -> Any:
-    """Returns a mesh that was pickled, on the devices for which the program is compiled, see `place_meshes`; without
-    devices if the process does not compile.
+    """Unpickles a mesh: returns a mesh with these axes on the devices for which the program is compiled (see
+    `place_meshes`). In a process that does not compile, the mesh has no devices.
     """
     if _mesh_builders:
         return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)

@@ -101,11 +101,11 @@ class CaseLoader:
     """Loads the cases of a source, and holds those of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
-        """once: whether `load` raises UsedWorkerError for a second source, and for the first one after its files have
-        changed.
+        """once: whether the loader serves one source only. If so, `load` raises UsedWorkerError for any other source, and
+        for the same source if its files have changed since.
 
-        The reason for `once`: dropping a module does not undo what it did to others, such as a rebound function or a
-        setting of JAX.
+        The reason for `once`: dropping an imported module does not undo its changes to other modules, such as a replaced
+        function or a setting of JAX.
         """
         self._once = once
         self._is_used = False
@@ -379,8 +379,8 @@ _OWN: dict[str, object] = {}
 
 
 def note_own_modules() -> None:
-    """Notes which of the modules imported so far are not the project's. A process does so once, before it imports a user's
-    file: asking a thousand modules each time takes longer than importing the file.
+    """Notes which of the modules imported so far do not belong to the project. A process calls this once, before it imports
+    a user's file: checking a thousand modules for every file would take longer than importing the file.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)
@@ -391,8 +391,8 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends besides those that it imports: the function file,
-    and the files that define the objects that were pickled by value.
+    """Returns the files on which the case of a live function depends, except the files that the case imports. They are the
+    function file, and the files that define the objects which were pickled by value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))

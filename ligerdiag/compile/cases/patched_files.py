@@ -1,4 +1,4 @@
-"""Imports files of the project with other texts than they have on disk, under their own names.
+"""Imports files of the project with changed texts, which are not on disk, under the names that the files have on disk.
 
 `ligerdiag fix` judges a changed program before it writes anything. The changed module keeps its file name, so that
 imports, source lines and `inspect.getsource`, by which Triton reads a kernel, work as in the original.

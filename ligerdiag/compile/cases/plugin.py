@@ -32,8 +32,8 @@ def find_platform() -> Platform:
 
 
 def prepare_plugin() -> None:
-    """Lets JAX find the plugin for ROCm, if that is this environment's; must be called before JAX is imported. Raises
-    CompileError if a library is missing.
+    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. It must be
+    called before JAX is imported. Raises CompileError if a library is missing.
     """
     if find_platform() is not Platform.ROCM:
         return
@@ -43,9 +43,9 @@ def prepare_plugin() -> None:
 
 
 def load_library() -> None:
-    """Loads the shared library of the plugin for CUDA, as JAX does when it first needs it, so that the forks of this
-    process have it: its relocation would take each of them a sixth of a small compile. Does nothing if there is not
-    exactly one, or if it cannot be loaded: the worker that needs it reports why.
+    """Loads the shared library of the plugin for CUDA before this process forks, so that each fork has it already. Otherwise
+    each fork would spend a sixth of a small compile on relocating the library. Does nothing if there is no such library, if
+    there are several, or if the library cannot be loaded: the worker that needs it reports why.
     """
     spec = find_spec("jax_plugins")
     if spec is None or find_platform() is not Platform.CUDA:

@@ -12,8 +12,8 @@ from typing import Any, TextIO, cast
 from ligerdiag.errors import LigerdiagError
 
 MAXIMUM_PRINTED = 64 << 10
-"""The most characters that a record keeps; of a longer text it keeps the beginning, and says how many characters are
-missing.
+"""The largest number of characters that a record keeps. If a text is longer, the record keeps its beginning and says how
+many characters are missing.
 """
 
 
@@ -28,7 +28,9 @@ class PrintRecord:
 
     @property
     def text(self) -> str:
-        """Returns the printed text; if it was too long, its beginning and a line about the rest."""
+        """Returns the printed text. If the text was too long, returns its beginning and a line that says how many characters
+        are missing.
+        """
         kept = "".join(self._parts)
         return f"{kept}\n... and {self._more} more characters\n" if self._more else kept
 

@@ -1,10 +1,11 @@
-"""Reads shardings: of arrays, and those that `jax.jit` was given, which become those of a case's arguments.
+"""Reads the shardings of arrays, and the `in_shardings` and `out_shardings` of a `jax.jit`. The `in_shardings` become the
+shardings of the case's arguments.
 
-A `jax.jit` with `in_shardings` moves its arguments into these shardings before the program starts. So ligerdiag compiles
-the program with arguments that have them. The `jax.jit` itself stays around the function, and says what it asks of the
-results. The mesh comes from the shardings; its devices need not exist.
+A `jax.jit` with `in_shardings` moves its arguments into these shardings before the program starts. So ligerdiag compiles the
+program with arguments that have these shardings already. The `jax.jit` itself stays around the function, so that its
+`out_shardings` apply to the results. The mesh comes from the shardings; its devices need not exist.
 
-The module imports neither jax nor NumPy: the caller's process needs it.
+This module imports neither jax nor NumPy, because the caller's process imports it.
 """
 
 import importlib
@@ -48,10 +49,11 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments in which each `Arg` without a partition has that of the function's `in_shardings`, and each one
-    without a kind of memory the kind that these name.
+    """Returns the arguments, completed from the function's `in_shardings`: an `Arg` without a partition gets its partition
+    from there, and an `Arg` without a kind of memory gets its kind of memory from there.
 
-    arguments: trees of `Arg`, those by position that are not static. Raises InputError if the shardings do not fit them.
+    arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings do
+    not fit the arguments.
     """
     given = read_shardings(jitted).get(IN)
     if given is None:

@@ -1,8 +1,10 @@
-"""Finds the arguments of a call that are one array: JAX refuses the call if an output takes the bytes of one of them.
+"""Finds arguments of a call that are one and the same array: JAX refuses the call if such an argument is donated and an
+output takes its bytes.
 
 Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as `jax.device_put`
-does for the devices on which an array lies already. Two arrays with one address need not be one array: on a CPU JAX may
-use the memory of a NumPy array, of which a GPU gets a copy for each argument. So on a CPU the runtime decides.
+does for the devices on which an array lies already. Two arrays with one address need not be one array: on a CPU, two JAX
+arrays may use the memory of one NumPy array, whereas on a GPU each would be a copy. So on a CPU, JAX's runtime is asked
+whether they are one array.
 """
 
 import sys
@@ -12,8 +14,8 @@ from typing import Any
 
 
 def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
-    """Maps the id of each JAX array that is several of the leaves, or one array with another leaf, to a number from 1; the
-    ids of one array have one number.
+    """Returns a number, from 1, for each JAX array that occurs more than once among the leaves, by the `id` of the array's
+    Python object. If two objects are one array, both ids have the same number.
 
     leaves: those of a call's arguments (`list_passed`).
     """
@@ -40,7 +42,9 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
 
 
 def group_shared_arguments(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Returns the groups of positions that have one number other than 0. numbers: of `number_shared_arrays`, or 0."""
+    """Returns groups of positions: those in one group have the same number, other than 0. numbers: for each argument the
+    number that `number_shared_arrays` gives its array, or 0.
+    """
     groups: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):
         if number:

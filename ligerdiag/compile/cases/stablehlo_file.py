@@ -54,7 +54,7 @@ def _read_exported(data: bytes, name: str) -> Case:
     try:
         exported: Any = library.deserialize(bytearray(data))
     except Exception as fault:
-        raise CompileError(f"`{name}`: no program that `jax.export` can read: {describe_fault(fault)}") from fault
+        raise CompileError(f"`{name}`: `jax.export` cannot read the program: {describe_fault(fault)}") from fault
     if not is_exported(exported):
         raise CompileError(f"`{name}`: expected a program of `jax.export` but got a {type(exported).__name__}")
     try:

@@ -132,7 +132,7 @@ def parse_stablehlo(data: bytes, context: Any) -> Any:
                 return library.deserialize_portable_artifact(context, data)
             return ir.Module.parse(data if data.startswith(BYTECODE) else data.decode(), context=context)
     except Exception as fault:
-        raise CompileError(f"no StableHLO that jaxlib can parse: {_describe_parse(fault)}") from fault
+        raise CompileError(f"jaxlib cannot parse it as StableHLO: {_describe_parse(fault)}") from fault
 
 
 def _describe_parse(fault: Exception) -> str:
@@ -154,8 +154,8 @@ def read_stablehlo(name: str, data: bytes) -> Case:
 
 
 def take_lowered(lowered: Any, name: str = "") -> Case:
-    """Returns the case of a `jax.stages.Lowered`. Raises InputError if it is not for GPUs of NVIDIA, or has a form that
-    ligerdiag does not compile.
+    """Returns the case of a `jax.stages.Lowered`. Raises InputError if the program was lowered for something else than
+    NVIDIA GPUs, or has a form that ligerdiag does not compile.
 
     name: name of the case; by default that of the function.
     """
@@ -204,7 +204,7 @@ def describe_module(name: str, module: Any, data: bytes) -> Case:
         for (shape, dtype), attributes, split in zip(arrays, taken, splits, strict=True)
     )
     if mesh and all(split is None for split in splits):
-        raise CompileError("a module for several devices, none of whose arguments has a sharding")
+        raise CompileError("the module is for several devices, but none of its arguments has a sharding")
     program = StableHloProgram(
         name=name,
         module=data,
@@ -239,7 +239,7 @@ def _find_main(module: Any) -> Any:
             if not operation.regions[0].blocks:
                 break
             return operation
-    raise CompileError("a module without a function `main`, which XLA would run")
+    raise CompileError("the module has no function `main`, which is the function that XLA runs")
 
 
 def _require_known(module: Any) -> None:
@@ -248,10 +248,12 @@ def _require_known(module: Any) -> None:
     replicas = _read_number(attributes, "mhlo.num_replicas")
     if replicas > 1:
         raise CompileError(
-            f"a module for {replicas} replicas, such as `jax.pmap` makes, which ligerdiag does not compile"
+            f"the module is for {replicas} replicas, as `jax.pmap` makes them: ligerdiag does not compile replicas"
         )
     if any(_is_call_of(operation, PARTITIONED) for operation in _walk(module.operation)):
-        raise CompileError("a module with a `custom_partitioning`, whose function only the process that made it has")
+        raise CompileError(
+            "the module has a `custom_partitioning`: its function exists only in the process that made the module"
+        )
 
 
 def _is_call_of(operation: Any, target: str) -> bool:
@@ -282,15 +284,15 @@ def _read_mesh(module: Any) -> Mapping[str, int]:
     meshes = {text: _MESH.search(text) for text in found}
     if not meshes:
         raise CompileError(
-            f"a module for {partitions} devices without a mesh of Shardy, which ligerdiag does not compile"
+            f"the module is for {partitions} devices, but has no mesh of Shardy: ligerdiag needs the mesh"
         )
     read = [dict(_AXIS.findall(one[1])) for one in meshes.values() if one is not None]
     sizes = {tuple((axis, int(size)) for axis, size in one.items()) for one in read}
     if None in meshes.values() or len(sizes) != 1:
-        raise CompileError("a module with several meshes, or with an order of devices of its own")
+        raise CompileError("the module has meshes of different shapes, or a mesh with an explicit order of devices")
     mesh = dict(next(iter(sizes)))
     if prod(mesh.values()) != partitions:
-        raise CompileError(f"a module for {partitions} devices with a mesh of {prod(mesh.values())}")
+        raise CompileError(f"the module is for {partitions} devices, but its mesh has {prod(mesh.values())}")
     return mesh
 
 
@@ -309,12 +311,12 @@ def _read_partition(attributes: Mapping[str, Any]) -> Partition | None:
     """Returns how an array is split over the mesh; None if its attributes do not say that, so that XLA chooses."""
     if "sdy.sharding" not in attributes:
         if "mhlo.sharding" in attributes:
-            raise CompileError("a module with shardings of GSPMD beside a mesh of Shardy")
+            raise CompileError("the module has a mesh of Shardy, but shardings of GSPMD")
         return None
     text = str(attributes["sdy.sharding"])
     found = _SHARDING.fullmatch(text)
     if found is None or ":(" in text or "?" in text:
-        raise CompileError(f"a sharding that ligerdiag cannot read, `{text}`")
+        raise CompileError(f"ligerdiag cannot read the sharding `{text}`")
     dimensions = [re.findall(r'"(\w+)"', one) for one in _DIMENSION.findall(found[1])]
     return tuple(tuple(axes) if len(axes) > 1 else axes[0] if axes else None for axes in dimensions)
 

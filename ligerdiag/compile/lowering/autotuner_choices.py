@@ -16,7 +16,9 @@ from ligerdiag.toolchains.tuned_instructions import classify_tuned
 USUAL_LEVEL = 4
 """The level of autotuning with which JAX compiles on a GPU."""
 FORM = "xla_gpu_use_new_autotune_cache_format"
-"""The compiler option that decides which of the two forms XLA reads and writes; older versions know one form only."""
+"""The compiler option that decides which of the two forms of tuning files (see `TuningForm`) XLA reads and writes. Older
+versions of XLA know one form only.
+"""
 LOAD = "xla_gpu_load_autotune_results_from"
 
 _ASKED = re.compile(r"Getting config for HLO: (?P<hlo>.*)")
@@ -43,8 +45,8 @@ def enter_tuning(file: TuningFile | None) -> None:
 
 
 def choose_tuning_options(file: TuningFile) -> dict[str, Flag]:
-    """Returns the compiler options by which XLA takes its choices from the file, except one that the user sets in
-    XLA_FLAGS.
+    """Returns the compiler options that make XLA take its choices from the file. If the user sets the level of autotuning in
+    XLA_FLAGS, the option for it is left out.
     """
     options: dict[str, Flag] = {TUNING_LEVEL: USUAL_LEVEL, LOAD: file.copy, FORM: file.form is TuningForm.CACHE}
     given = os.environ.get("XLA_FLAGS", "")
@@ -59,8 +61,8 @@ def explain_fault(fault: str, file: TuningFile) -> str:
     """
     if "Expect autotune result cache hit" in fault:
         return (
-            f"this XLA needs an entry for every product and convolution, and `{file.name}` lacks one: record the tuning of "
-            f"the case with this toolchain ({_clean(fault)})"
+            f"this XLA needs an entry for every product and convolution, and `{file.name}` lacks an entry: record the "
+            f"tuning of the case with this toolchain ({_clean(fault)})"
         )
     if "autotune results" in fault.lower():
         return f"XLA cannot read `{file.name}`: {_clean(fault)}"
@@ -68,15 +70,16 @@ def explain_fault(fault: str, file: TuningFile) -> str:
 
 
 def drop_unknown_form(fault: str, options: dict[str, Flag], file: TuningFile) -> bool:
-    """Removes the option that chooses the form from `options` if XLA does not know it; returns whether it did. Raises
-    CompileError if the file has the form that such an XLA does not read.
+    """Removes the compiler option for the file's form (see `TuningForm`) from `options` if the error says that XLA does not
+    know this option; returns whether it was removed. Raises CompileError if the file has the form with fingerprints, which
+    such an XLA does not read. fault: the text of XLA's error.
     """
     if FORM not in options or "No such compile option" not in fault or FORM not in fault:
         return False
     if options[FORM]:
         raise CompileError(
-            f"the XLA of this toolchain does not read the form of `{file.name}`, which has fingerprints of its GPU: record "
-            "the tuning with this toolchain"
+            f"the XLA of this toolchain cannot read entries with fingerprints of a GPU, such as those of `{file.name}`: "
+            "record the tuning with this toolchain"
         )
     del options[FORM]
     return True

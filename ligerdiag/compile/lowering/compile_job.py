@@ -88,16 +88,16 @@ _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
 
 def compute_settings() -> dict[str, str]:
-    """Returns each setting of `jax.config`: its name to its value as text or, if the value is not a number, text, tuple
-    or None, to the name of the value's type.
+    """Maps the name of each setting of `jax.config` to its value as text. If the value is not a number, a text, a tuple or
+    None, the text is the name of the value's type.
     """
     config: Any = jax.config
     return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
 
 
 def compute_environment() -> dict[str, str]:
-    """Returns this worker's environment variables that can change what is compiled, except PYTHONPATH, which the
-    worker's start has set.
+    """Returns this worker's environment variables that can change the result of a compile. PYTHONPATH is left out, because
+    it was set when the worker started, and not by the user.
     """
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 

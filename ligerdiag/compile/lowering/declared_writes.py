@@ -20,7 +20,9 @@ _ALIASES, _OPERAND_LAYOUTS, _RESULT_LAYOUTS = "output_operand_aliases", "operand
 
 
 def parse_write(text: str) -> tuple[int, int]:
-    """Returns (tag of the kernel call, number of the operand) from a text such as `40.0`. Raises InputError."""
+    """Parses a text such as `40.0`; returns (tag of the kernel call, number of the operand). Raises InputError for any other
+    text.
+    """
     call, _, operand = text.partition(".")
     if not (call.isdecimal() and operand.isdecimal()):
         raise InputError(f"expected a write such as `40.0` but got `{text}`")
@@ -55,7 +57,9 @@ def declare_writes(module: Any, readers: Readers, writes: Sequence[str], case_id
             _Declaring(module, known, wanted).redirect(sites)
     except Exception as fault:
         traceback.print_exception(fault)
-        raise CompileError(f"cannot declare the writes of case `{case_id}` here: {describe_fault(fault)}") from fault
+        raise CompileError(
+            f"cannot declare the writes of case `{case_id}` with this jaxlib: {describe_fault(fault)}"
+        ) from fault
 
 
 class _Declaring:

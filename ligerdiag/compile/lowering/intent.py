@@ -141,9 +141,9 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots (copies that keep the version that the author means) of one trace inside `mark_intent`, and notes
-    on kernels and saved values, from which follows whether the program needs a trace with snapshots; filled while JAX
-    traces.
+    """The snapshots of one trace inside `mark_intent`, and notes on its kernels and saved values. A snapshot is a copy that
+    keeps the version that the author means. The notes say whether the program needs a trace with snapshots. JAX's trace
+    fills both.
     """
 
     forms: frozenset[Form] | None
@@ -237,11 +237,11 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the saved
-        version is the one that exists when the body ends.
+        """Ends the effect of `pin` on one input of `body`, the body of a `jax.checkpoint`. If the input is saved from now
+        on, the version that it has at the end of the body is saved.
 
-        Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
-        position: position of the input.
+        Returns whether the input was pinned. Returns False as well if `body` is not the innermost body that JAX is
+        splitting. position: position of the input.
         """
         if not self._bodies or self._bodies[-1][1] is not body:
             return False

@@ -43,8 +43,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, an array of
-    NumPy, a symbolic zero, a random key or a Ref.
+    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, a NumPy array, a
+    symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
@@ -130,11 +130,11 @@ class Saver(Protocol):
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends `pin` for one input of `body`, the body of a `jax.checkpoint`: if the input is saved later, the saved
-        version is the one that exists when the body ends.
+        """Ends the effect of `pin` on one input of `body`, the body of a `jax.checkpoint`. If the input is saved from now
+        on, the version that it has at the end of the body is saved.
 
-        Returns whether the input was pinned; False also if `body` is not the innermost body that is being split.
-        position: position of the input.
+        Returns whether the input was pinned. Returns False as well if `body` is not the innermost body that JAX is
+        splitting. position: position of the input.
         """
         ...
 

@@ -52,9 +52,9 @@ def find_read(traced: Any) -> frozenset[int]:
     """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
     effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
 
-    traced: a `jax.stages.Traced`. A library may be made for another JAX, whose rules for dropping equations take other
-    arguments (jax-triton 0.4 under JAX 0.12): such a rule then gets its own. If JAX raises nevertheless, all arrays count as
-    read.
+    traced: a `jax.stages.Traced`. A library may be made for another version of JAX, in which the rules for dropping
+    equations take other arguments (jax-triton 0.4 under JAX 0.12). Such a rule is then called with the arguments that it
+    expects. If JAX raises an exception nevertheless, all arrays count as read.
     """
     library: Any = importlib.import_module("jax.interpreters.partial_eval")
     jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
@@ -154,7 +154,7 @@ def _pallas_library() -> Any:
 @contextmanager
 def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[None]:
     """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability, or an AMD GPU of this
-    architecture; otherwise they would query a GPU that does not exist.
+    architecture. Without the context, jax-triton and Pallas would query a GPU that does not exist.
     """
     with (
         _assume_compute_capability(compute_capability),

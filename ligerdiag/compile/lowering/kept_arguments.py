@@ -1,9 +1,10 @@
 """Finds the arguments that JAX keeps, and defines the form in which ligerdiag compiles a function.
 
-`jax.jit` drops the arguments that its function never reads, unless it has `keep_unused=True`, and pairs only the others
-with outputs if they are donated. ligerdiag needs all arguments as parameters: the program as written (see `intent`) may
-read one in a kernel call that JAX drops as well. So it keeps them all and donates only those that JAX keeps, which then
-get the same outputs as in the user's program. An unread parameter changes nothing else; the memory figures leave it out.
+Without `keep_unused=True`, `jax.jit` drops the arguments that its function never reads. Of the donated arguments, JAX pairs
+only those that it keeps with outputs. ligerdiag needs all arguments as parameters: the program as written (see `intent`) may
+read an argument in a kernel call that JAX drops as well. So ligerdiag keeps all arguments and donates only those that JAX
+keeps; each of these then gets the same output as in the user's program. An unread parameter changes nothing else; the memory
+figures leave it out.
 """
 
 import re
@@ -43,8 +44,9 @@ class JitForm:
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns the form in which only those of the donated arrays are donated whose numbers are in `kept`. names: the
-        names of all arrays.
+        """Returns the form in which each array is an argument of its own, without the donations of other arrays than `kept`.
+        kept: numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated
+        afterwards either. names: the names of all arrays.
         """
         library: Any = jax
         leaves, structure = library.tree.flatten(self.specs)
@@ -64,7 +66,8 @@ def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
     """Returns the form in which all donated arguments of the case are donated. specs: the types of the arguments. Raises
     InputError if the case donates a part of an argument.
 
-    A StableHLO module says itself what it donates, and over what it splits its arguments and results.
+    For a StableHLO module, the module itself says which arguments it donates and how its arguments and results are split
+    over the mesh.
     """
     # without arguments, only a sharding of the outputs tells JAX the devices
     if isinstance(case.function, StableHloProgram):

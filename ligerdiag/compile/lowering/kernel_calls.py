@@ -91,7 +91,8 @@ def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] =
     """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
     program made but for which the jaxpr has no equation.
 
-    binds: all kernel calls that were recorded while the program was traced. names: of the primitives that were recorded.
+    binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose calls
+    were recorded.
     """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):

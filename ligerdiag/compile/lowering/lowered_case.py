@@ -99,11 +99,13 @@ class LoweredCase:
     a read.
     """
     refs_trouble: str = ""
-    """The reason why ligerdiag may have missed a moved access of a Ref, or cannot find out what the moves do to the
-    outputs; empty if there is none.
+    """The reason why ligerdiag may have missed that JAX moved an access to a Ref, or why it cannot find out how such moves
+    change the outputs; empty if there is no such reason.
     """
     library_kernels: tuple[LibraryKernel, ...] = ()
-    """The kernels of custom calls without a payload, from the libraries that run them."""
+    """The kernels of those custom calls that have no payload; the kernels come from the libraries that launch them, such as
+    cuTile.
+    """
     bodies: tuple[WholeFunction, ...]
     marked: Any
     """The module of the second trace, which records the author's intent (see `intent`), if there was a second trace."""
@@ -124,8 +126,8 @@ class LoweredCase:
     has_snapshots: bool = True
     """Whether ligerdiag traced the program; false if it came as StableHLO. See `Provenance.has_snapshots`."""
     crossed_operands: tuple[int, ...] = ()
-    """Numbers of the kernel operands that another operation reads too, where JAX moved this operation to the other side
-    of the kernel call. A number applies to every kernel call of the program; see `TracedOrder`.
+    """Operand numbers of kernel calls. A number is listed if another operation reads the same operand, and JAX moved that
+    operation to the other side of the kernel call. It applies to every kernel call of the program; see `TracedOrder`.
     """
     trace_seconds: float
     lower_seconds: float
@@ -165,10 +167,10 @@ def lower_case(
     """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
     compile, InputError if its arguments or the ties do not fit.
 
-    tagged: whether the operations get tags. ties: ids of the readers that a trivial operation ties to their kernel, or
-    a barrier if `by_barrier`. declared: hidden writes to declare to XLA, each as `<tag of the kernel call>.<operand>`
-    (see `declared_writes`). Both need `tagged`. mesh: a mesh of real devices; by default the case's mesh over devices of
-    the described target.
+    tagged: whether the operations get tags. ties: ids of the readers to tie to their kernels, each by a trivial operation,
+    or by an optimization barrier if `by_barrier` is true. declared: hidden writes to declare to XLA, each as `<tag of the
+    kernel call>.<operand>` (see `declared_writes`). `ties` and `declared` need `tagged`. mesh: a mesh of real devices; by
+    default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:

@@ -32,8 +32,9 @@ def find_other_primitives() -> list[Any]:
 
 
 def drop_instantiation() -> None:
-    """Makes `jax.ffi.register_ffi_target` register a handler for GPUs without its stage `instantiate` from now on: no call
-    runs in a worker that only compiles. Before JAX 0.5 the function is in `jax.extend.ffi`, where JAX 0.5 still has it, too.
+    """From now on, makes `jax.ffi.register_ffi_target` leave out the stage `instantiate` of a handler for GPUs. A worker
+    only compiles, so it never runs a call that would need this stage. Before JAX 0.5 the function is in `jax.extend.ffi`,
+    where JAX 0.5 still has it, too.
     """
     libraries = _find_ffi_libraries()
     register = libraries[0].register_ffi_target

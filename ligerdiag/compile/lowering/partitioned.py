@@ -85,7 +85,7 @@ class FunctionStep:
     calls: tuple[int, ...] | None
     """Tags of the calls that lead from the outer function to this operation; None if several paths lead there."""
     leads: bool
-    """Whether this operation is a call that is among the `calls` of other steps."""
+    """Whether this operation is a call whose tag is in the `calls` of other steps."""
 
     @property
     def kernel(self) -> str:
@@ -318,7 +318,8 @@ def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
     """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
     operation into a function of its own.
 
-    Returns whether that worked; it does not if the two functions call different kernels.
+    Returns whether the module was tagged. It is not tagged if the two functions call different kernels, or if the attempt
+    raises an exception, whose traceback goes to the log.
     """
     try:
         with module.context, ir.Location.unknown():

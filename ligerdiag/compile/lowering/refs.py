@@ -19,9 +19,9 @@ The program as its author means it has no Refs. It comes from a second trace (se
 (`discharge_refs`). A Ref is then a value, a store returns another value, and a kernel call returns what it writes; JAX
 transforms values correctly. In the program that XLA compiles, JAX discharges every Ref too, but only at the end.
 
-The functions of JAX that are wrapped here are internal. If JAX lacks or fails in one that discharges, the Refs stay in
-the program. If JAX lacks one by which moves are detected, any Ref of a function that JAX may split may have been moved
-(`RefNotes.describe_lack`).
+The functions of JAX that are wrapped here are internal. If JAX lacks a function that discharges Refs, or fails in it, the
+Refs stay in the program. If JAX lacks a function in which moves are detected, JAX may have moved any Ref of a function that
+it may split, and ligerdiag would not know (`RefNotes.describe_lack`).
 """
 
 import importlib
@@ -70,7 +70,8 @@ class RefNotes:
     """
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why a move of a Ref in this program may have been missed; empty if none can have been.
+        """Returns the reason why ligerdiag may have missed that JAX moved a Ref in this program; empty if ligerdiag cannot
+        have missed a move.
 
         jaxpr: the jaxpr of the whole program.
         """
@@ -95,7 +96,9 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds the record of a read of a Ref that JAX separated from a write, unless the list has it already."""
+        """Adds the record of one move, unless `moves` has it already. In a move, JAX separates a read of a Ref from a write
+        to the same Ref.
+        """
         if move not in self.moves:
             self.moves.append(move)
 
@@ -142,8 +145,8 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
     """Notes how JAX moves accesses of Refs in everything that is traced inside the context; yields the notes.
 
-    sites: from the name of each kernel call and access, see `call_names`, to its line in the user's code; the mapping
-    may be filled while the context is open.
+    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's code.
+    The mapping may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]

@@ -130,8 +130,8 @@ def _print_string(text: str) -> str:
 
 _TAG = re.compile(r"#ld\d+$")
 CALL_NAME = re.compile(r"ld_call_[0-9a-f]{8}")
-"""Matches the name that `call_names` gives a kernel call or an access to a Ref: a scope of JAX's name stack, until the
-module is compiled.
+"""Matches the name that `call_names` gives a kernel call or an access to a Ref. The name is a scope of JAX's name stack, and
+is removed before the module is compiled.
 """
 _EVALUATED = "eval_jaxpr/"
 """A step that JAX adds to the name of an operation each time it evaluates the jaxpr around the operation. Two traces of
@@ -214,7 +214,9 @@ def read_call_name(text: object) -> str:
 
 
 def drop_call_name(name: str) -> str:
-    """Returns an operation's name without the step that names a kernel call or Ref access, see `call_names`."""
+    """Returns an operation's name without the part, between slashes, that names a kernel call or an access to a Ref (see
+    `call_names`).
+    """
     return _CALL_STEP.sub("", name)
 
 

@@ -6,13 +6,12 @@ operands. Which operands a kernel overwrites is unknown here, so every operand o
 the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect.edges`, which
 searches for the ties that make a program right, does not use such a tie.
 
-A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output,
-cast to the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.)
-The sum is computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put
-right before the reader. If the reader is in a function that calls the kernel's function, each function on the path
-returns the sum too. A new operation has the location of the reader (the sum that of the kernel) with `ligerdiag tie` at
-the end of its name, so it counts as made by JAX's differentiation if the reader does. The module is tagged again
-afterwards.
+A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output, cast to
+the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.) The sum is
+computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before
+the reader. If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A
+new operation has the location of the reader (the sum has the location of the kernel), with `ligerdiag tie` at the end of its
+name. So the new operation counts as made by JAX's differentiation if the reader does. The module is tagged again afterwards.
 
 Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
 including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
@@ -92,8 +91,9 @@ class Use:
 
 
 class AliasedStorage:
-    """The operations of a module by tag (the number that each operation has) in `operations`, the place of each in
-    `paths` (its regions, blocks and positions, see `AliasPath`), and the sets of values that share storage.
+    """The operations of a module, and the sets of its values that share storage. `operations` maps each tag (the operation's
+    number) to the operation; `paths` maps the tag to the operation's place in the module: regions, blocks and positions (see
+    `AliasPath`).
     """
 
     def __init__(self, module: Any) -> None:
@@ -414,9 +414,9 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
-    """Makes the readers with these ids run after their kernels: inserts a tie before each reader, the trivial operation
-    `value + s - s` with `s` from the kernel's result, or an optimization barrier if `by_barrier`. module: the module in
-    which the readers were found.
+    """Makes the readers with these ids run after their kernels. Before each reader, inserts a tie: the trivial operation
+    `value + s - s`, with `s` from the kernel's result. If `by_barrier` is true, inserts an optimization barrier instead.
+    module: the module in which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.
@@ -523,9 +523,10 @@ class _TieWriter:
 
 
 def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
-    """Makes the function return the value as a further result; returns the number of that result.
+    """Makes the function return the value as an additional result; returns the index of this result.
 
-    operations: the module's operations by tag; those that are replaced are replaced there, too.
+    operations: the module's operations by tag. The `return` and the calls of the function are replaced by new operations, in
+    this mapping as well.
     """
 
     def exchange(operation: Any, **more: list[Any]) -> None:

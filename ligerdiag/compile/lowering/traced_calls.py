@@ -256,8 +256,8 @@ def _find_library_function(params: Mapping[str, Any]) -> Any:
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:
-    """Returns the lines of the user's code in JAX's traceback, innermost first, and the name of the function that
-    contains the first; both are empty if there are none.
+    """Returns the lines of the user's code in JAX's traceback, innermost first, and the name of the function that contains
+    the innermost line. Both are empty if the traceback has no line of the user's code.
     """
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
@@ -315,16 +315,16 @@ class TracedOrder:
     """Notes on whether JAX kept the order of operations around kernel calls in one trace."""
 
     crossed: set[int] = field(default_factory=set[int])
-    """Numbers of kernel operands that another operation reads too, where JAX moved that operation to the other side of
-    the kernel call; the set does not record which kernel call, so a number applies to every one. For a call of a function
-    that contains kernel calls, `ANY_OPERAND` replaces the number.
+    """Operand numbers of kernel calls. A number is in the set if another operation reads the same operand, and JAX moved
+    that operation to the other side of the kernel call. The set does not record the kernel call, so a number applies to
+    every kernel call of the program. For a call of a function that contains kernel calls, `ANY_OPERAND` replaces the number.
     """
 
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields notes, filled inside the context, on whether JAX changes the order of operations around the kernel calls
-    that it traces.
+    """Yields notes on whether JAX changes the order of operations around the kernel calls that it traces; the notes are
+    filled inside the context.
 
     Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
     the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a

@@ -1,8 +1,8 @@
 """Finds the other names of an array that a kernel overwrites: `saved = r`, `pair = (r, w)`, `r = self.r`.
 
 The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only the
-names that are assigned again have them. So a change assigns to every plain variable that certainly holds the array and is
-read later, and it is refused if anything else may hold the array and may be read later.
+names that are assigned again have them. So a change assigns the new contents to every plain variable that certainly holds
+the array and is read later. The change is refused if anything else may hold the array and may be read later.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,8 @@ def plan_new_contents(
     file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, hands_up: bool
 ) -> NewContents:
     """Returns the variables that have to get the new contents of the argument `value` of a call. Raises CannotFixError if
-    something that cannot be assigned may hold the array and be read later.
+    the array may also be held, and read later, by something to which the new contents cannot be assigned, such as an object
+    that some other code keeps.
 
     writer: name of the function that overwrites the array, for messages. hands_up: whether the function of the call
     returns the new contents of its parameters as well.

@@ -45,8 +45,9 @@ def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
 
 
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
-    """Returns the argument that a call passes for a parameter; None if it passes none. Raises CannotFixError if the
-    arguments are unpacked, so that it is unknown.
+    """Returns the argument that a call passes for a parameter; None if the call passes no argument for it. Raises
+    CannotFixError if the call unpacks its arguments with `*` or `**`, so that nobody can see which argument the parameter
+    gets.
     """
     assert caller.call is not None
     named = next((one for one in caller.call.args if one.keyword is not None and one.keyword.value == parameter), None)

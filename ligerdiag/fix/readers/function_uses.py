@@ -113,8 +113,9 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the uses that result from an expression which refers to a function: its calls, also through assignments of it.
-    seen: the assignments that have been followed already; the function adds those that it follows. first: as in `Caller`.
+    """Yields the uses of a function that begin with the expression `node`, which refers to the function: its calls, and the
+    uses of variables to which it is assigned. seen: the assignments that have been followed already; each newly followed
+    assignment is added. first: as in `Caller`.
     """
     parent = next(file.list_parents(node))
     if isinstance(parent, cst.Call) and parent.func is node:

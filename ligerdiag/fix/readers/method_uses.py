@@ -29,8 +29,8 @@ def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | No
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project, a base class of the method's class or one derived from it, that has another method of
-    this name; None if there is none.
+    """Returns a class of the project that has another method of this name and is a base class of the method's class or
+    derived from it; None if there is no such class.
     """
     owner = find_owner(home, function)
     if owner is None:
@@ -236,8 +236,9 @@ def _list_blocks(file: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def list_unknown_receivers(
     project: Project, home: SourceFile, owner: cst.ClassDef, method: cst.FunctionDef
 ) -> Iterator[str]:
-    """Yields the places that use an attribute with the method's name on an object of unknown class. For `__call__`, these
-    are the calls of attributes that elsewhere hold a known object.
+    """Yields the places that may use the method on an object whose class is unknown: places with an attribute of the
+    method's name. For `__call__`, an object is called without naming the method; then these are calls of an attribute whose
+    name, elsewhere in the project, holds an object of the class.
     """
     name = method.name.value
     known = {file: (classes, objects) for file, classes, objects in _list_places(project, home, owner)}

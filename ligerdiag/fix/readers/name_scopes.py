@@ -1,7 +1,7 @@
 """Resolves the variables of a file: the function that a name belongs to, where the name is read and bound, and whether it is
 read after a call.
 
-Control flow is followed block by block. In case of doubt, a read counts as one after the call.
+Control flow is followed block by block. In case of doubt, a read counts as a read after the call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -173,7 +173,8 @@ def _is_named(file: SourceFile, name: cst.Name) -> bool:
 def find_later_read(
     file: SourceFile, call: cst.CSTNode, variable: SourceVariable, *, apart_from: cst.CSTNode | None = None
 ) -> cst.Name | None:
-    """Returns a place where the value that the variable has at the call may be read after the call; None if nowhere.
+    """Returns a place after the call where the value that the variable has at the call may be read; None if there is no such
+    place.
 
     apart_from: an expression whose reads do not count.
     """
@@ -338,7 +339,9 @@ def _is_body(file: SourceFile, function: Scope) -> bool:
 
 
 def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
-    """Returns whether a function is an argument of a JAX loop or of a `Case`, which call it with new arrays."""
+    """Returns whether a function is passed as an argument to a JAX loop or to a `Case`. Both call the function with new
+    arrays.
+    """
     return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
 
 
