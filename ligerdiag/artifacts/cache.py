@@ -40,10 +40,10 @@ from ligerdiag.artifacts.artifact import (
     MANIFEST,
     MAXIMUM_JSON_BYTES,
     Artifact,
-    compute_file_sha256,
     load_artifact,
     write_manifest,
 )
+from ligerdiag.artifacts.dependencies import compute_digest, is_file
 from ligerdiag.artifacts.scratch_folders import Lease, hold_lease, is_held, remove_stale_folders_once
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
@@ -123,8 +123,8 @@ class Cache:
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Returns whether each file still has the sha256 that `dependencies` gives for it."""
-        return all(self._hash(file) == digest for file, digest in dependencies.items())
+        """Returns whether each file and environment variable still has the digest that `dependencies` gives for it."""
+        return all(self._digest(name) == digest for name, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
         try:
@@ -189,13 +189,12 @@ class Cache:
         digest = sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
         return self.root / folder / f"{digest}.json"
 
-    def _hash(self, file: str) -> str:
-        if file not in self._hashes:
-            try:
-                self._hashes[file] = compute_file_sha256(Path(file))
-            except (OSError, ValueError):
-                self._hashes[file] = ""
-        return self._hashes[file]
+    def _digest(self, dependency: str) -> str:
+        if not is_file(dependency):
+            return compute_digest(dependency)  # a test may set a variable between two runs
+        if dependency not in self._hashes:
+            self._hashes[dependency] = compute_digest(dependency)
+        return self._hashes[dependency]
 
     def _remove_abandoned(self) -> None:
         for folder in (self.artifacts, *(self.root / name for name in (INDEX, REPLAYS, TOOLCHAINS))):

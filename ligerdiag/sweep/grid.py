@@ -36,6 +36,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache, hold_key
+from ligerdiag.artifacts.dependencies import is_file
 from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
 from ligerdiag.compile.compile_service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
@@ -405,9 +406,14 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
     """Returns the dependencies with paths relative to the project's folder, so that two clones give the same keys."""
-    return {os.path.relpath(file, source.root): digest for file, digest in dependencies.items()}
+    return {
+        os.path.relpath(name, source.root) if is_file(name) else name: digest for name, digest in dependencies.items()
+    }
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
     """Returns the dependencies with absolute paths on this machine, made from paths relative to the project's folder."""
-    return {os.path.normpath(os.path.join(source.root, file)): digest for file, digest in dependencies.items()}
+    return {
+        os.path.normpath(os.path.join(source.root, name)) if is_file(name) else name: digest
+        for name, digest in dependencies.items()
+    }

@@ -160,6 +160,13 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
     }
 
 
+def is_set_for_workers(name: str) -> bool:
+    """Returns whether the environment variable of this name may have another value in a worker than the user gave it, or is
+    part of every key in the cache (see `compute_important_environment`).
+    """
+    return name in _DROPPED or name in _FIXED or name.startswith((*_IMPORTANT, "PYTHON", "LIGERDIAG_", "TF_CPP_"))
+
+
 def link_package(package: Path, cache_root: Path) -> Path:
     """Returns a folder in the cache that contains a link to the package and nothing else; makes it if necessary."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]

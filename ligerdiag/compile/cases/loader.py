@@ -29,6 +29,7 @@ from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
+from ligerdiag.artifacts.dependencies import compute_digest
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.patched_files import PATCHED_FILES
@@ -44,6 +45,7 @@ from ligerdiag.errors import (
 )
 from ligerdiag.model.case import ASKED_SIZES, Arg, Case, Draw, Values
 from ligerdiag.model.jobs import CaseSpec, Source
+from ligerdiag.workers.outside_reads import OUTSIDE_READS
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 
@@ -124,6 +126,7 @@ class CaseLoader:
             raise UsedWorkerError(f"this worker has already loaded `{self._source}`: `{source}` needs a new worker")
         self._is_used = True
         self._forget()
+        OUTSIDE_READS.install()
         ASKED_SIZES.clear()
         os.chdir(source.root)
         self._path = self._path or _compute_path()
@@ -148,8 +151,9 @@ class CaseLoader:
         return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Returns the files of the project that have been imported since the source was loaded, each with the sha256
-        that it had when this loader first saw it.
+        """Returns the files of the project that have been imported since the source was loaded, and the files and
+        environment variables that the user's code has read since then, each with the digest that it had when this
+        loader first saw it.
         """
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
@@ -162,13 +166,11 @@ class CaseLoader:
             files.update(list_live_files(self._source))
         for file in sorted(files - self._hashes.keys()):
             self._hashes[file] = compute_file_sha256(Path(file))
-        return dict(self._hashes)
+        return OUTSIDE_READS.get_digests() | self._hashes
 
     def _is_current(self) -> bool:
-        try:
-            return all(compute_file_sha256(Path(file)) == digest for file, digest in self._hashes.items())
-        except OSError:
-            return False
+        known = OUTSIDE_READS.get_digests() | self._hashes
+        return all(compute_digest(name) == digest for name, digest in known.items())
 
     def _forget(self) -> None:
         namespaces = _project_namespaces()  # first: a namespace's path cannot be read once its parent is gone
@@ -178,6 +180,7 @@ class CaseLoader:
         for name in namespaces:
             del sys.modules[name]
         forget_live_case()
+        OUTSIDE_READS.forget()
         self._source, self._cases, self._hashes = None, {}, {}
 
 
