@@ -34,6 +34,7 @@ from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
+from ligerdiag.analysis.verdict.moved_operations import MovedOperations
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -102,7 +103,8 @@ class OperandProvenance:
         gave it the operation's metadata.
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
-            return not self.evaluator.is_reassociated(path, occurrence.instruction)
+            is_moved = self.moved.is_moved(path, occurrence.instruction)
+            return not is_moved and not self.evaluator.is_reassociated(path, occurrence.instruction)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
@@ -158,6 +160,11 @@ class OperandProvenance:
         return path
 
     @cached_property
+    def moved(self) -> MovedOperations:
+        """Finds the operations that XLA has moved behind their users."""
+        return MovedOperations(self.intended, self.evaluator)
+
+    @cached_property
     def _twins(self) -> Twins:
         return find_twins(self.evaluator.program)
 
@@ -209,7 +216,8 @@ class OperandProvenance:
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
             return False
-        return self.evaluator.is_authored(path, operand) and all(path != edge for edge, _ in tagged.edges)
+        is_own = self.evaluator.is_authored(path, operand) and not self.moved.is_moved(path, operand)
+        return is_own and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
         """Returns the tag path and the dependence set of an operand.
@@ -245,7 +253,8 @@ class OperandProvenance:
             homes[value.id] is homes[occurrence.instruction.id] and occurrence.instruction is not occurrence.scheduled
         )
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
-        return is_beside and is_same and self.evaluator.is_authored(path, value)
+        is_own = self.evaluator.is_authored(path, value) and not self.moved.is_moved(path, value)
+        return is_beside and is_same and is_own
 
     def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the tag path and the dependence set of the value that the scheduled instruction reads as its operand

@@ -1,0 +1,149 @@
+"""Finds operations of the author that XLA has moved behind other operations and that keep their name there.
+
+SliceSinker turns `x[:8] * y[:8]` and `x[8:] * y[8:]` into slices of `x * y`. AllReduceReassociate turns
+`psum(x) + psum(y)` into `psum(x + y)`, and ReduceScatterReassociate does the same. Each new slice or collective is a clone
+of the one whose result was the first factor or term, name and tag included. It is not this operation: it depends on `y`
+as well, about which the author's slice of `x` says nothing.
+
+The structure shows the move. The instruction is computed from an operation, the product, that in the program is computed
+from the author's slice; this product reads `x`, the operand of the author's slice, and no slice with the tag. An
+instruction whose operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled: the
+product of the previous iteration reads the slice of the previous iteration, which has the same tag.
+
+The move takes no read away. What the product reads of `x` is the version that the slice of `x` delivers, and so
+`list_reads` returns it for the comparison with the version that the author means.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ligerdiag.analysis.evaluated_pair import Evaluator
+from ligerdiag.analysis.evaluation.program_order import Intended
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough
+from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
+from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.provenance.value_numbers import find_twins
+
+_MOVABLE = having(Trait.MOVES) | having(Trait.COLLECTIVE)
+"""Opcodes of operations that XLA may move behind an elementwise operation."""
+_ARITHMETIC = having(Trait.ELEMENTWISE) - _MOVABLE
+_PASSED_ON = PassThrough(bitcasts=True, tuples=True, fusions=True, arguments=True, asynchronous=True)
+_AS_WRITTEN = PassThrough(bitcasts=True, barriers=True, tuples=True, calls=True, arguments=True, shards=True)
+
+type Read = tuple[HloInstruction, HloInstruction]
+"""An instruction, and the operand of it that is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class MovedOperations:
+    """Finds instructions of the schedule that have the name and the tag of an operation and compute another value,
+    because XLA has moved the operation behind its users.
+    """
+
+    intended: Intended
+    evaluator: Evaluator
+    _found: dict[tuple[TagPath, int], tuple[Read, ...]] = field(
+        init=False, default_factory=dict[tuple[TagPath, int], tuple[Read, ...]]
+    )
+
+    def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
+        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind an
+        operation that is computed from it in the program.
+        """
+        return bool(self.list_reads(path, instruction))
+
+    def list_reads(self, path: TagPath, instruction: HloInstruction) -> tuple[Read, ...]:
+        """Returns the reads of the moved operation's operand, as (the elementwise instruction that reads it now, its
+        operand); none if the operation is not moved.
+        """
+        key = path, instruction.id
+        if key not in self._found:
+            self._found[key] = self._find_reads(path, instruction)
+        return self._found[key]
+
+    def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
+        """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`
+        in its place.
+        """
+        found = self.intended.tagged.get(path)
+        return found is not None and found.opcode in _MOVABLE and operand in found.operands
+
+    def _find_reads(self, path: TagPath, instruction: HloInstruction) -> tuple[Read, ...]:
+        tagged, tags = self.intended.tagged, self.evaluator.optimized.tags
+        meant = tagged.get(path)
+        if meant is None or instruction.opcode not in _MOVABLE or instruction.opcode != meant.opcode:
+            return ()
+        if len(instruction.operands) != 1:
+            return ()
+        pending: list[Read] = [(instruction, instruction.operands[0])]
+        found: list[Read] = []
+        known: set[int] = set()
+        is_behind_user = False
+        while pending:
+            reader, operand = pending.pop()
+            value = _find_definition(self.evaluator.optimized, operand)
+            own = tags.get(value.id, ())
+            if own == path:
+                return ()
+            if self._is_operand(path, value):
+                found.append((reader, operand))
+            elif value.id not in known and value.opcode in _ARITHMETIC:
+                known.add(value.id)
+                is_user = own in tagged and path in self._list_above(own)
+                is_behind_user |= is_user
+                if is_user or not own:
+                    pending += [(value, one) for one in value.operands]
+            if reader is instruction and not known:
+                return ()  # the operation has the operand that the author gave it, or an unknown one
+        return tuple(found) if is_behind_user else ()
+
+    def _is_operand(self, path: TagPath, value: HloInstruction) -> bool:
+        """Returns whether the value of the schedule is the operand of the program's operation."""
+        own = self.evaluator.optimized.tags.get(value.id, ())
+        operands = self.intended.tagged[path].operands
+        if own:
+            return any(own == one or find_twins(self.evaluator.program).are_twins(own, one) for one in operands)
+        if value.opcode != "parameter":
+            return False
+        is_entry = _is_argument(self.evaluator.optimized, value)
+        for one in _list_operations(self.evaluator.program, path):
+            source = _find_definition(self.evaluator.program, one.operands[0], _AS_WRITTEN)
+            if source.opcode == "parameter" and is_entry is _is_argument(self.evaluator.program, source):
+                return not is_entry or source.proto.parameter_number == value.proto.parameter_number
+        return False
+
+    def _list_above(self, path: TagPath) -> set[TagPath]:
+        """Returns the tag paths of the operations from which this one is computed in the program."""
+        tagged = self.intended.tagged
+        pending, above = [path], set[TagPath]()
+        while pending:
+            found = tagged.get(pending.pop())
+            new = found.operands - above if found is not None else ()
+            above.update(new)
+            pending += new
+        return above
+
+
+def _list_operations(program: HloModule, path: TagPath) -> Iterator[HloInstruction]:
+    """Yields the instructions of the program that have the operation's tag and operands, without its barriers."""
+    for one in program.instructions:
+        if one.operands and one.opcode in _MOVABLE and program.tags.get(one.id, ())[-1:] == path[-1:]:
+            yield one
+
+
+def _find_definition(module: HloModule, value: HloInstruction, through: PassThrough = _PASSED_ON) -> HloInstruction:
+    """Returns the instruction that defines the value, looking through copies; the walk ends where there are several
+    sources.
+    """
+    flow, position = Dataflow(module, through), (value, ())
+    while True:
+        sources = list(flow.list_sources(*position))
+        if not sources and position[0].opcode == "copy":
+            sources = [(position[0].operands[0], ())]
+        if len(sources) != 1:
+            return position[0]
+        position = sources[0]
+
+
+def _is_argument(module: HloModule, value: HloInstruction) -> bool:
+    return module.homes[value.id] is module.entry
