@@ -14,8 +14,9 @@ The move takes no read away. What the product reads of `x` is the version that t
 `list_reads` returns it for the comparison with the version that the author means.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -78,18 +79,20 @@ class MovedOperations:
         pending: list[Read] = [(instruction, instruction.operands[0])]
         found: list[Read] = []
         known: set[int] = set()
+        siblings = {path}
         is_behind_user = False
         while pending:
             reader, operand = pending.pop()
             value = _find_definition(self.evaluator.optimized, operand)
             own = tags.get(value.id, ())
-            if own == path:
-                return ()
             if self._is_operand(path, value):
                 found.append((reader, operand))
+            elif own in siblings:
+                return ()
             elif value.id not in known and value.opcode in _ARITHMETIC:
+                siblings = siblings if known else self._list_siblings(path)
                 known.add(value.id)
-                is_user = own in tagged and path in self._list_above(own)
+                is_user = own in tagged and not siblings.isdisjoint(self._list_above(own))
                 is_behind_user |= is_user
                 if is_user or not own:
                     pending += [(value, one) for one in value.operands]
@@ -100,17 +103,32 @@ class MovedOperations:
     def _is_operand(self, path: TagPath, value: HloInstruction) -> bool:
         """Returns whether the value of the schedule is the operand of the program's operation."""
         own = self.evaluator.optimized.tags.get(value.id, ())
-        operands = self.intended.tagged[path].operands
         if own:
+            operands = self.intended.tagged[path].operands
             return any(own == one or find_twins(self.evaluator.program).are_twins(own, one) for one in operands)
-        if value.opcode != "parameter":
+        source = self._sources.get(path[-1:])
+        if value.opcode != "parameter" or source is None or source[1].opcode != "parameter":
             return False
         is_entry = _is_argument(self.evaluator.optimized, value)
-        for one in _list_operations(self.evaluator.program, path):
-            source = _find_definition(self.evaluator.program, one.operands[0], _AS_WRITTEN)
-            if source.opcode == "parameter" and is_entry is _is_argument(self.evaluator.program, source):
-                return not is_entry or source.proto.parameter_number == value.proto.parameter_number
-        return False
+        is_same = source[1].proto.parameter_number == value.proto.parameter_number
+        return is_entry is _is_argument(self.evaluator.program, source[1]) and (is_same or not is_entry)
+
+    def _list_siblings(self, path: TagPath) -> set[TagPath]:
+        """Returns the tag paths of the operation and of the operations that take other parts of the same value; XLA
+        merges the products that are computed from them.
+        """
+        source = self._sources.get(path[-1:])
+        return {path, *((*path[:-1], *own) for own, one in self._sources.items() if one == source)}
+
+    @cached_property
+    def _sources(self) -> Mapping[TagPath, tuple[str, HloInstruction]]:
+        """Maps the last tag of each movable operation to its opcode and the instruction that defines its operand."""
+        program = self.evaluator.program
+        return {
+            path[-1:]: (one.opcode, _find_definition(program, one.operands[0], _AS_WRITTEN))
+            for one in program.instructions
+            if one.opcode in _MOVABLE and one.operands and (path := program.tags.get(one.id, ()))
+        }
 
     def _list_above(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operations from which this one is computed in the program."""
@@ -122,13 +140,6 @@ class MovedOperations:
             above.update(new)
             pending += new
         return above
-
-
-def _list_operations(program: HloModule, path: TagPath) -> Iterator[HloInstruction]:
-    """Yields the instructions of the program that have the operation's tag and operands, without its barriers."""
-    for one in program.instructions:
-        if one.operands and one.opcode in _MOVABLE and program.tags.get(one.id, ())[-1:] == path[-1:]:
-            yield one
 
 
 def _find_definition(module: HloModule, value: HloInstruction, through: PassThrough = _PASSED_ON) -> HloInstruction:
