@@ -14,7 +14,7 @@ The move takes no read away. What the product reads of `x` is the version that t
 `list_reads` returns it for the comparison with the version that the author means.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,6 +28,7 @@ from ligerdiag.provenance.value_numbers import find_twins
 _MOVABLE = having(Trait.MOVES) | having(Trait.COLLECTIVE)
 """Opcodes of operations that XLA may move behind an elementwise operation."""
 _ARITHMETIC = having(Trait.ELEMENTWISE) - _MOVABLE
+_OMITTED = having(Trait.CASTS, Trait.SAME_ELEMENTS)
 _PASSED_ON = PassThrough(bitcasts=True, tuples=True, fusions=True, arguments=True, asynchronous=True)
 _AS_WRITTEN = PassThrough(bitcasts=True, barriers=True, tuples=True, calls=True, arguments=True, shards=True)
 
@@ -104,14 +105,24 @@ class MovedOperations:
         """Returns whether the value of the schedule is the operand of the program's operation."""
         own = self.evaluator.optimized.tags.get(value.id, ())
         if own:
-            operands = self.intended.tagged[path].operands
-            return any(own == one or find_twins(self.evaluator.program).are_twins(own, one) for one in operands)
+            twins = find_twins(self.evaluator.program)
+            return any(own == one or twins.are_twins(own, one) for one in self._list_equal_operands(path))
         source = self._sources.get(path[-1:])
         if value.opcode != "parameter" or source is None or source[1].opcode != "parameter":
             return False
         is_entry = _is_argument(self.evaluator.optimized, value)
         is_same = source[1].proto.parameter_number == value.proto.parameter_number
         return is_entry is _is_argument(self.evaluator.program, source[1]) and (is_same or not is_entry)
+
+    def _list_equal_operands(self, path: TagPath) -> Iterator[TagPath]:
+        """Yields the tag path of the operation's operand, and those of the operations that it only converts or reshapes,
+        which XLA may omit.
+        """
+        tagged, found = self.intended.tagged, self.intended.tagged[path].operands
+        while len(found) == 1:
+            (one,) = found
+            yield one
+            found = tagged[one].operands if one in tagged and tagged[one].opcode in _OMITTED else frozenset()
 
     def _list_siblings(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operation and of the operations that take other parts of the same value; XLA
