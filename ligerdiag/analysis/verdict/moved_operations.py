@@ -118,11 +118,12 @@ class MovedOperations:
         """Yields the tag path of the operation's operand, and those of the operations that it only converts or reshapes,
         which XLA may omit.
         """
-        tagged, found = self.intended.tagged, self.intended.tagged[path].operands
-        while len(found) == 1:
-            (one,) = found
-            yield one
-            found = tagged[one].operands if one in tagged and tagged[one].opcode in _OMITTED else frozenset()
+        tagged, pending = self.intended.tagged, [path]
+        while pending:
+            for one in tagged[pending.pop()].operands:  # with the kernels that overwrite the operand
+                yield one
+                if one in tagged and tagged[one].opcode in _OMITTED:
+                    pending.append(one)
 
     def _list_siblings(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operation and of the operations that take other parts of the same value; XLA
