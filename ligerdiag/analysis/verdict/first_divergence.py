@@ -300,6 +300,30 @@ def find_wrong_edges(provenance: OperandProvenance, comparison: Comparison) -> I
                     yield Differing(other, meant, occurrence, *parts, twin=path)
 
 
+def find_moved_errors(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
+    """Yields the operations that XLA computes before it takes the parts of their operands, such as `x[:8] * y[:8]` as a
+    slice of `x * y`, each with the hidden writes about which it, or one of its operands, is wrong.
+
+    The instruction of the schedule is the slice, which has the name of the slice of an operand (see `moved_operations`).
+    """
+    moved = provenance.moved
+    for path in provenance.intended.tagged:
+        for occurrence in provenance.actual.occurrences.get(path, ()):
+            for other in moved.list_computed(path, occurrence.instruction):
+                meant = provenance.intended.tagged[other]
+                reader, _ = moved.list_reads(path, occurrence.instruction)[0]
+                stale = comparison.find_stale(meant.labels, occurrence.labels)
+                clobbered = comparison.find_clobbered(meant.labels, occurrence.labels)
+                tag = provenance.evaluator.optimized.tags.get(reader.id, ())
+                seen = [one for one in provenance.actual.occurrences.get(tag, ()) if one.instruction is reader]
+                if seen and len(meant.edges) == len(reader.operands) and meant.opcode == reader.opcode:
+                    operands = provenance.recognise(other, seen[0])
+                    parts = _judge(meant, operands, provenance, comparison)
+                    stale, clobbered = stale | parts[0], clobbered | parts[1]
+                if stale or clobbered:
+                    yield Differing(other, meant, occurrence, stale, clobbered, is_joined=True)
+
+
 def _judge_operands(
     path: TagPath,
     tagged: TaggedSet,

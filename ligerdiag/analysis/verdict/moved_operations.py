@@ -14,15 +14,18 @@ The move takes no read away. What the product reads of `x` is the version that t
 `list_reads` returns it for the comparison with the version that the author means.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.hlo.shape import count_elements
 from ligerdiag.provenance.value_numbers import find_twins
 
 _MOVABLE = having(Trait.MOVES) | having(Trait.COLLECTIVE)
@@ -62,6 +65,49 @@ class MovedOperations:
         if key not in self._found:
             self._found[key] = self._find_reads(path, instruction)
         return self._found[key]
+
+    def is_joined(self, path: TagPath, instruction: HloInstruction) -> bool:
+        """Returns whether the instruction computes the operation with this tag path together with others: XLA has moved
+        slices behind it, and it has more elements than the operation.
+        """
+        return instruction.id in self._behind and count_elements(instruction.shape) > self._sizes.get(path[-1:], inf)
+
+    @cached_property
+    def _behind(self) -> frozenset[int]:
+        """Ids of the instructions behind which XLA has moved operations."""
+        module = self.evaluator.optimized
+        return frozenset(
+            _find_definition(module, one.operands[0]).id
+            for one in module.instructions
+            if one.opcode in _MOVABLE and (path := module.tags.get(one.id, ())) and self.is_moved(path, one)
+        )
+
+    @cached_property
+    def _sizes(self) -> Mapping[TagPath, int]:
+        """Maps the last tag of each operation that computes element by element to the number of its elements."""
+        program = self.evaluator.program
+        return {
+            path[-1:]: count_elements(one.shape)
+            for one in program.instructions
+            if one.opcode in _ARITHMETIC and (path := program.tags.get(one.id, ()))
+        }
+
+    def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
+        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
+        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved.
+        """
+        if not self.is_moved(path, instruction):
+            return ()
+        opcode = _find_definition(self.evaluator.optimized, instruction.operands[0]).opcode
+        return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == opcode])
+
+    @cached_property
+    def _users(self) -> Mapping[TagPath, Sequence[TagPath]]:
+        users = defaultdict[TagPath, list[TagPath]](list)
+        for path, tagged in self.intended.tagged.items():
+            for one in tagged.operands:
+                users[one].append(path)
+        return users
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
         """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`

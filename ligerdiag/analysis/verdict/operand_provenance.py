@@ -103,8 +103,9 @@ class OperandProvenance:
         gave it the operation's metadata.
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
-            is_moved = self.moved.is_moved(path, occurrence.instruction)
-            return not is_moved and not self.evaluator.is_reassociated(path, occurrence.instruction)
+            one = occurrence.instruction
+            is_another = self.moved.is_moved(path, one) or self.moved.is_joined(path, one)
+            return not is_another and not self.evaluator.is_reassociated(path, one)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
@@ -128,7 +129,7 @@ class OperandProvenance:
         """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
         of `edge` (the same value to XLA), or a factor or a term of it.
         """
-        if self._are_same_value(edge, seen):
+        if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:

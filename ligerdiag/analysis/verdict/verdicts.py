@@ -55,7 +55,7 @@ from ligerdiag.analysis.verdict.ambiguity_search import AmbiguitySearch
 from ligerdiag.analysis.verdict.blame import Blamed, BlameSearch, ReadFinding, find_latent
 from ligerdiag.analysis.verdict.bystanders import find_direct_errors, needs_direct_errors
 from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdict, find_worst
-from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_wrong_edges
+from ligerdiag.analysis.verdict.first_divergence import Differing, find_differing, find_moved_errors, find_wrong_edges
 from ligerdiag.analysis.verdict.merged_uses import MergedUses
 from ligerdiag.analysis.verdict.merged_values import find_joined
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
@@ -344,6 +344,7 @@ def judge(
     differing = find_differing(pair.intended, pair.actual, comparison)
     if evaluator.retagged is None and not evaluator.canonicalized:
         differing += tuple(find_wrong_edges(provenance, comparison))
+        differing += tuple(find_moved_errors(provenance, comparison))
         differing += tuple(find_joined(provenance, comparison))
         differing = MergedUses(provenance, comparison).refine(differing)
     direct = None
