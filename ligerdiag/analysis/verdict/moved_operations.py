@@ -35,6 +35,8 @@ _OMITTED = having(Trait.CASTS, Trait.SAME_ELEMENTS)
 _PASSED_ON = PassThrough(bitcasts=True, tuples=True, fusions=True, arguments=True, asynchronous=True)
 _AS_WRITTEN = PassThrough(bitcasts=True, barriers=True, tuples=True, calls=True, arguments=True, shards=True)
 
+type _Source = tuple[str, HloInstruction]
+"""The opcode of an operation, and the instruction of the program that defines its operand."""
 type Read = tuple[HloInstruction, HloInstruction]
 """An instruction, and the operand of it that is read."""
 
@@ -176,10 +178,18 @@ class MovedOperations:
         merges the products that are computed from them.
         """
         source = self._sources.get(path[-1:])
-        return {path, *((*path[:-1], *own) for own, one in self._sources.items() if one == source)}
+        siblings = {(*path[:-1], *own) for own, one in self._sources.items() if self._are_one(source, one)}
+        return siblings | {path}
+
+    def _are_one(self, source: _Source | None, other: _Source) -> bool:
+        """Returns whether two operations have the same opcode, and operands that are one value to XLA."""
+        if source is None or source[0] != other[0]:
+            return False
+        own, another = (self.evaluator.program.tags.get(one[1].id, ()) for one in (source, other))
+        return source == other or (own != () and find_twins(self.evaluator.program).are_twins(own, another))
 
     @cached_property
-    def _sources(self) -> Mapping[TagPath, tuple[str, HloInstruction]]:
+    def _sources(self) -> Mapping[TagPath, _Source]:
         """Maps the last tag of each movable operation to its opcode and the instruction that defines its operand."""
         program = self.evaluator.program
         return {
