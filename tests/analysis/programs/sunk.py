@@ -78,15 +78,26 @@ def behind_conversions(x: Any, y: Any) -> dict[str, Any]:
 
 
 def old_factor(x: Any, y: Any) -> dict[str, Any]:
-    """XLA reads one factor from the product in bf16, which no kernel overwrites; the other factor has both versions."""
-    product = x.astype(jnp.bfloat16) @ y.astype(jnp.bfloat16)
-    other = product.astype(jnp.float32)
+    """XLA reads one factor from the product, and not from its transpose, which the kernel overwrites; the other factor
+    depends on both versions.
+    """
+    product = x @ y
+    other = product.T
     before = jnp.tanh(other)
     total = halve(other, before)
     both = before + (other + total - total)
-    low, high = multiply_halves(other.astype(jnp.bfloat16).astype(jnp.float32), both)
-    left, right = both[:, :HALF] - other.astype(jnp.bfloat16)[:, :HALF], both[:, HALF:] - other.astype(jnp.bfloat16)[:, HALF:]
-    return {"total": total, "low": low, "high": high, "left": left, "right": right}
+    low, high = multiply_halves(other.T, both)
+    left, right = both[:, :HALF] - other.T[:, :HALF], both[:, HALF:] - other.T[:, HALF:]
+    return {"total": total, "product": product, "low": low, "high": high, "left": left, "right": right}
+
+
+def merged_conversion(x: Any, y: Any) -> dict[str, Any]:
+    """The overwritten conversion of the product gets the name of the one that reads what the kernel wrote."""
+    other = (x.astype(jnp.bfloat16) @ y.astype(jnp.bfloat16)).astype(jnp.float32)
+    before = jnp.tanh(other)
+    total = halve(other, before)
+    both = before + (other + total - total)
+    return {"total": total, "scaled": other.astype(jnp.bfloat16).astype(jnp.float32) * both}
 
 
 def sums(x: Any, y: Any) -> dict[str, Any]:
@@ -110,5 +121,5 @@ CASES = tuple(
         args=tuple(Arg(shape=(SIZE, SIZE), partition=("x", None) if function is sums else ()) for _ in range(2)),
         mesh={"x": 2} if function is sums else {},
     )
-    for function in (parts, rotated, merged_halves, behind_conversions, old_factor, sums)
+    for function in (parts, rotated, merged_halves, behind_conversions, old_factor, merged_conversion, sums)
 )
