@@ -74,26 +74,6 @@ class MovedOperations:
         """
         return instruction.id in self._behind and count_elements(instruction.shape) > self._sizes.get(path[-1:], inf)
 
-    @cached_property
-    def _behind(self) -> frozenset[int]:
-        """Ids of the instructions behind which XLA has moved operations."""
-        module = self.evaluator.optimized
-        return frozenset(
-            _find_definition(module, one.operands[0]).id
-            for one in module.instructions
-            if one.opcode in _MOVABLE and (path := module.tags.get(one.id, ())) and self.is_moved(path, one)
-        )
-
-    @cached_property
-    def _sizes(self) -> Mapping[TagPath, int]:
-        """Maps the last tag of each operation that computes element by element to the number of its elements."""
-        program = self.evaluator.program
-        return {
-            path[-1:]: count_elements(one.shape)
-            for one in program.instructions
-            if one.opcode in _ARITHMETIC and (path := program.tags.get(one.id, ()))
-        }
-
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
         """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
         the operation that have the opcode behind which XLA has moved it. () if the operation is not moved.
@@ -102,14 +82,6 @@ class MovedOperations:
             return ()
         opcode = _find_definition(self.evaluator.optimized, instruction.operands[0]).opcode
         return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == opcode])
-
-    @cached_property
-    def _users(self) -> Mapping[TagPath, Sequence[TagPath]]:
-        users = defaultdict[TagPath, list[TagPath]](list)
-        for path, tagged in self.intended.tagged.items():
-            for one in tagged.operands:
-                users[one].append(path)
-        return users
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
         """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`
@@ -197,6 +169,34 @@ class MovedOperations:
             for one in program.instructions
             if one.opcode in _MOVABLE and one.operands and (path := program.tags.get(one.id, ()))
         }
+
+    @cached_property
+    def _behind(self) -> frozenset[int]:
+        """Ids of the instructions behind which XLA has moved operations."""
+        module = self.evaluator.optimized
+        return frozenset(
+            _find_definition(module, one.operands[0]).id
+            for one in module.instructions
+            if one.opcode in _MOVABLE and (path := module.tags.get(one.id, ())) and self.is_moved(path, one)
+        )
+
+    @cached_property
+    def _sizes(self) -> Mapping[TagPath, int]:
+        """Maps the last tag of each operation that computes element by element to the number of its elements."""
+        program = self.evaluator.program
+        return {
+            path[-1:]: count_elements(one.shape)
+            for one in program.instructions
+            if one.opcode in _ARITHMETIC and (path := program.tags.get(one.id, ()))
+        }
+
+    @cached_property
+    def _users(self) -> Mapping[TagPath, Sequence[TagPath]]:
+        users = defaultdict[TagPath, list[TagPath]](list)
+        for path, tagged in self.intended.tagged.items():
+            for one in tagged.operands:
+                users[one].append(path)
+        return users
 
     def _list_above(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operations from which this one is computed in the program."""

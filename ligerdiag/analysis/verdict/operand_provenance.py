@@ -23,7 +23,9 @@ operand, or the value that a fusion gets for it, carries the tag of the intended
 An instruction is the author's operation if its own name, and not only its metadata, comes from that operation. The
 partitioner gives new names, such as `dot.2` for a `dot_general`, and keeps only the metadata; but passes also copy the
 metadata to instructions that compute something else. So an instruction with only the metadata is the author's operation
-if each operand that depends on a hidden write comes from the intended operation.
+if each operand that depends on a hidden write comes from the intended operation. A slice or a collective that XLA has moved
+behind its users keeps its name, and is not the author's operation any more (see `moved_operations`); its users read its
+operand instead.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,8 @@ and in others.
 
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
-- `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ; `bystanders`
+- `first_divergence` and `merged_values.find_joined` find the operations and operands whose sets differ, also where XLA has
+  moved a slice or a collective behind its users (`moved_operations`); `bystanders`
   removes the writes whose bytes an operation does not read wrongly (`DirectErrors.refine`), and `merged_uses` those about
   which an instruction is right for each of the merged operations for which it is used.
 - `blame` makes outputs worse that depend on a wrong operation although their own sets agree, and names the reads at
