@@ -31,7 +31,7 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
 @pytest.mark.parametrize(
     ("name", "outputs"),
     [
-        ("parts", 6),
+        ("parts", 8),
         ("rotated", 4),
         ("merged_halves", 3),
         ("behind_conversions", 3),

@@ -22,6 +22,7 @@ operation to be skipped.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
@@ -306,22 +307,38 @@ def find_moved_errors(provenance: OperandProvenance, comparison: Comparison) -> 
 
     The instruction of the schedule is the slice, which has the name of the slice of an operand (see `moved_operations`).
     """
-    moved = provenance.moved
     for path in provenance.intended.tagged:
         for occurrence in provenance.actual.occurrences.get(path, ()):
-            for other in moved.list_computed(path, occurrence.instruction):
-                meant = provenance.intended.tagged[other]
-                reader, _ = moved.list_reads(path, occurrence.instruction)[0]
-                stale = comparison.find_stale(meant.labels, occurrence.labels)
-                clobbered = comparison.find_clobbered(meant.labels, occurrence.labels)
-                tag = provenance.evaluator.optimized.tags.get(reader.id, ())
-                seen = [one for one in provenance.actual.occurrences.get(tag, ()) if one.instruction is reader]
-                if seen and len(meant.edges) == len(reader.operands) and meant.opcode == reader.opcode:
-                    operands = provenance.recognise(other, seen[0])
-                    parts = _judge(meant, operands, provenance, comparison)
-                    stale, clobbered = stale | parts[0], clobbered | parts[1]
-                if stale or clobbered:
-                    yield Differing(other, meant, occurrence, stale, clobbered, is_joined=True)
+            computed = provenance.moved.list_computed(path, occurrence.instruction)
+            wrong = [_judge_moved(path, other, occurrence, provenance, comparison) for other in computed]
+            stale, clobbered = reduce(_keep_common, wrong) if wrong else (0, 0)
+            if stale or clobbered:
+                meant = provenance.intended.tagged[computed[0]]
+                yield Differing(computed[0], meant, occurrence, stale, clobbered, is_joined=True)
+
+
+def _keep_common(one: tuple[Labels, Labels], other: tuple[Labels, Labels]) -> tuple[Labels, Labels]:
+    return one[0] & other[0], one[1] & other[1]
+
+
+def _judge_moved(
+    path: TagPath, other: TagPath, occurrence: Occurrence, provenance: OperandProvenance, comparison: Comparison
+) -> tuple[Labels, Labels]:
+    """Returns (stale writes, clobbered writes), as bits, of an instruction that XLA has moved if it computes the operation
+    `other`.
+
+    path: tag path of the moved operation, which the instruction has.
+    """
+    meant = provenance.intended.tagged[other]
+    reader, _ = provenance.moved.list_reads(path, occurrence.instruction)[0]
+    stale = comparison.find_stale(meant.labels, occurrence.labels)
+    clobbered = comparison.find_clobbered(meant.labels, occurrence.labels)
+    tag = provenance.evaluator.optimized.tags.get(reader.id, ())
+    seen = [one for one in provenance.actual.occurrences.get(tag, ()) if one.instruction is reader]
+    if seen and len(meant.edges) == len(reader.operands):
+        parts = _judge(meant, provenance.recognise(other, seen[0]), provenance, comparison)
+        stale, clobbered = stale | parts[0], clobbered | parts[1]
+    return stale, clobbered
 
 
 def _judge_operands(

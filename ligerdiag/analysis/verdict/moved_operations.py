@@ -76,12 +76,16 @@ class MovedOperations:
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
         """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
-        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved.
+        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved, or behind
+        several operations.
         """
-        if not self.is_moved(path, instruction):
+        reads = self.list_reads(path, instruction)
+        if not reads:
             return ()
-        opcode = _find_definition(self.evaluator.optimized, instruction.operands[0]).opcode
-        return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == opcode])
+        behind = _find_definition(self.evaluator.optimized, instruction.operands[0])
+        if any(reader is not behind for reader, _ in reads):
+            return ()  # behind several operations
+        return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
         """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`

@@ -37,14 +37,17 @@ def multiply_halves(one: jax.Array, other: jax.Array) -> Pair:
 
 
 def parts(x: Any, y: Any) -> dict[str, Any]:
-    """Rows are multiplied, columns subtracted, and the sum of all rows is a chain; only the second factor is overwritten."""
+    """Rows are multiplied, columns subtracted, and sums are chains; only `other` is overwritten."""
     one, other = jnp.sin(x), jnp.cos(y)
     total = halve(other, x)
     other = other + total - total
     low, high = multiply_halves(one, other)
     left, right = one[:, :HALF] - other[:, :HALF], one[:, HALF:] - other[:, HALF:]
     rows = sum(one[number] * other[number] for number in range(4))
-    return {"total": total, "low": low, "high": high, "left": left, "right": right, "rows": rows}
+    third = jnp.tanh(x + y)
+    first, last = one[:HALF] + third[:HALF] + other[:HALF], one[HALF:] + third[HALF:] + other[HALF:]
+    found = {"low": low, "high": high, "left": left, "right": right, "rows": rows, "first": first, "last": last}
+    return {"total": total, **found}
 
 
 def rotated(x: Any, y: Any) -> dict[str, Any]:
