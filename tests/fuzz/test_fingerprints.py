@@ -135,7 +135,6 @@ def test_a_slice_that_xla_moved_behind_a_product_keeps_its_name_and_is_the_produ
     assert all(one.equals and one.path not in one.equals for one in named)
 
 
-@pytest.mark.xfail(strict=True, reason="a slice that XLA moved behind a product is taken for the slice of a factor")
 def test_a_slice_behind_a_product_that_reads_the_intended_version_is_fresh(programs: dict[str, _Program]) -> None:
     assert set(programs["sink_slices"].verdicts.values()) == {Verdict.FRESH}
 

@@ -23,7 +23,9 @@ operand, or the value that a fusion gets for it, carries the tag of the intended
 An instruction is the author's operation if its own name, and not only its metadata, comes from that operation. The
 partitioner gives new names, such as `dot.2` for a `dot_general`, and keeps only the metadata; but passes also copy the
 metadata to instructions that compute something else. So an instruction with only the metadata is the author's operation
-if each operand that depends on a hidden write comes from the intended operation.
+if each operand that depends on a hidden write comes from the intended operation. A slice or a collective that XLA has moved
+behind its users keeps its name, and is not the author's operation any more (see `moved_operations`); its users read its
+operand instead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +37,7 @@ from ligerdiag.analysis.evaluation.carriers import is_same_operation
 from ligerdiag.analysis.evaluation.label_memory import Actual, Occurrence
 from ligerdiag.analysis.evaluation.labels import Labels, unite
 from ligerdiag.analysis.evaluation.program_order import CARRIED, Intended, TaggedSet
+from ligerdiag.analysis.verdict.moved_operations import MovedOperations
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -112,7 +115,9 @@ class OperandProvenance:
         gave it the operation's metadata.
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
-            return not self.evaluator.is_reassociated(path, occurrence.instruction)
+            one = occurrence.instruction
+            is_another = self.moved.is_moved(path, one) or self.moved.is_joined(path, one)
+            return not is_another and not self.evaluator.is_reassociated(path, one)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
@@ -136,7 +141,7 @@ class OperandProvenance:
         """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
         of `edge` (the same value to XLA), or a factor or a term of it.
         """
-        if self._are_same_value(edge, seen):
+        if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
         if tagged.opcode in _EXCHANGED:
@@ -166,6 +171,11 @@ class OperandProvenance:
         while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
             (path,) = found.operands
         return path
+
+    @cached_property
+    def moved(self) -> MovedOperations:
+        """The operations that XLA has moved behind their users."""
+        return MovedOperations(self.intended, self.evaluator)
 
     @cached_property
     def twins(self) -> Twins:
@@ -220,7 +230,8 @@ class OperandProvenance:
         meant = self.intended.tagged.get(path)
         if tagged.opcode not in _COMMUTATIVE or meant is None or meant.labels or meant.opcode != operand.opcode:
             return False
-        return self.evaluator.is_authored(path, operand) and all(path != edge for edge, _ in tagged.edges)
+        is_own = self.evaluator.is_authored(path, operand) and not self.moved.is_moved(path, operand)
+        return is_own and all(path != edge for edge, _ in tagged.edges)
 
     def _recognise(self, operand: HloInstruction, occurrence: Occurrence) -> OperandEdge:
         """Returns the tag path and the dependence set of an operand.
@@ -256,7 +267,8 @@ class OperandProvenance:
             homes[value.id] is homes[occurrence.instruction.id] and occurrence.instruction is not occurrence.scheduled
         )
         is_same = meant is not None and meant.opcode == value.opcode and value.opcode not in _SLICES
-        return is_beside and is_same and self.evaluator.is_authored(path, value)
+        is_own = self.evaluator.is_authored(path, value) and not self.moved.is_moved(path, value)
+        return is_beside and is_same and is_own
 
     def _describe_read(self, occurrence: Occurrence, number: int, *, is_part: bool = False) -> OperandEdge:
         """Returns the tag path and the dependence set of the value that the scheduled instruction reads as its operand

@@ -5,9 +5,10 @@ and in others.
 
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
-- `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way; `merged_uses`
-  removes the writes about which an instruction is right for each of the merged operations for which it is used, and
-  `bystanders` those whose bytes an operation does not read wrongly (`DirectErrors.refine`).
+- `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way, also where XLA has
+  moved a slice or a collective behind its users (`moved_operations`); `merged_uses` removes the writes about which an
+  instruction is right for each of the merged operations for which it is used, and `bystanders` those whose bytes an
+  operation does not read wrongly (`DirectErrors.refine`).
 - `blame` makes outputs worse that depend on a wrong operation or on merged values although their own sets agree, and
   names the reads at which the outputs start to be wrong.
 - `ambiguity_search` finds outputs that depend on something unknown; `propagate` makes such an output unknown for the
