@@ -42,6 +42,7 @@ from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.report.causes import compute_causes
+from ligerdiag.rules.call_patch import FINDS_CALLERS
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import suggest
@@ -313,14 +314,16 @@ def _refuse(cure: Cure | VariedCure, reason: str) -> Attempt:
 
 
 def _list_remedies(reports: Sequence[CaseReport]) -> tuple[str, ...]:
-    """Returns the help that `check` prints for the findings that a cure should remove, each once."""
+    """Returns the help that `check` prints for the findings that a cure should remove, each once, without the hint that
+    `fix` finds callers: the help is read where `fix` refuses to change them.
+    """
     causes = [
         cause
         for one in reports
         for cause in compute_causes(list_hazards(one), tuple(one.outputs), one.source_roots)
         if cause.follows_from is None
     ]
-    return tuple(dict.fromkeys(cause.help for cause in causes if cause.help))
+    return tuple(dict.fromkeys(cause.help.replace(FINDS_CALLERS, "") for cause in causes if cause.help))
 
 
 def _is_proved(attempt: Attempt | None) -> bool:
