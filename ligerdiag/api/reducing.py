@@ -56,30 +56,43 @@ def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduc
         if on_line is not None:
             on_line(f"{step}: {compute_size(program)} ({candidates} candidates)")
 
-    with runner:
-        started: list[CaseReducer] = []
-        with work_until_ended() as work:
-            cases = runner.discover([options.selector])
-            if len(cases) != 1:
-                raise InputError(f"expected the id of one case, such as `{cases[0].id}`, but got {len(cases)} cases")
-            reducer = CaseReducer(
-                runner=runner,
-                case=cases[0],
-                target=target,
-                toolchains=toolchains,
-                replay=ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs),
-                steps=options.output.with_suffix(".steps"),
-                rule=options.rule,
-                numbers=options.numbers,
-                report=report,
-            )
-            started.append(reducer)
-            reducer.run()
-        reduced = started[0].finish() if started else None
+    reduced: Reduced | None = None
+    ending: Ending | None = None
+    try:
+        with runner:
+            started: list[CaseReducer] = []
+            with work_until_ended() as work:
+                cases = runner.discover([options.selector])
+                if len(cases) != 1:
+                    raise InputError(
+                        f"expected the id of one case, such as `{cases[0].id}`, but got {len(cases)} cases"
+                    )
+                reducer = CaseReducer(
+                    runner=runner,
+                    case=cases[0],
+                    target=target,
+                    toolchains=toolchains,
+                    replay=ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs),
+                    steps=options.output.with_suffix(".steps"),
+                    rule=options.rule,
+                    numbers=options.numbers,
+                    report=report,
+                )
+                started.append(reducer)
+                reducer.run()
+            ending = work.ending
+            try:
+                reduced = started[0].finish() if started else None
+            except KeyboardInterrupt:  # a second Ctrl-C
+                reduced, ending = started[0].finish(is_brief=True), ending or Ending.INTERRUPT
+    except KeyboardInterrupt:  # a second Ctrl-C while the workers end
+        if reduced is None:
+            raise
+        ending = ending or Ending.INTERRUPT
     if reduced is None:
-        assert work.ending is not None
-        raise RunEnded(work.ending)
-    return reduced, work.ending
+        assert ending is not None
+        raise RunEnded(ending)
+    return reduced, ending
 
 
 _MODULE_ENDINGS = (".hlo", ".txt", ".pb", ".gz")

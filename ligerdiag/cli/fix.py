@@ -181,7 +181,7 @@ def run_fix(line: FixLine) -> None:
         with show_progress(Verbosity.USUAL) as show, work_until_ended() as work:
             fixes = find_fixes(options, show)
         if work.ending is not None:
-            sys.stderr.write(f"ended by {work.ending.value}; nothing is written\n")
+            sys.stderr.write("nothing is written\n")
             raise typer.Exit(find_ending_code(work.ending))
         _answer(line, fixes)
 

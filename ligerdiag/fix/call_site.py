@@ -44,6 +44,11 @@ class Project:
     """Places that may call a changed function. The function returns more values after the change, and the change leaves
     these places as they are.
     """
+    also_changed: dict[str, None] = field(default_factory=dict[str, None])
+    """The kernel calls that are changed although no finding of the case names them."""
+    not_changed: dict[str, None] = field(default_factory=dict[str, None])
+    """The kernel calls that are not changed, and that may overwrite an array whose new contents a function now returns."""
+    changed_calls: set[cst.CSTNode] = field(default_factory=set[cst.CSTNode])
     reached: set[str] = field(default_factory=set[str])
     """The calls that get the new results after the change. `unseen` may name the same places, because two methods of one
     name may both return more.

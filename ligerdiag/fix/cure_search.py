@@ -42,6 +42,7 @@ from ligerdiag.model.findings import CallPlace, Finding
 from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress, Status
 from ligerdiag.report.causes import compute_causes
+from ligerdiag.rules.call_patch import FINDS_CALLERS
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
 from ligerdiag.text import suggest
@@ -313,14 +314,16 @@ def _refuse(cure: Cure | VariedCure, reason: str) -> Attempt:
 
 
 def _list_remedies(reports: Sequence[CaseReport]) -> tuple[str, ...]:
-    """Returns the help that `check` prints for the findings that a cure should remove, each once."""
+    """Returns the help that `check` prints for the findings that a cure should remove, each once, without the hint that
+    `fix` finds callers: the help is read where `fix` refuses to change them.
+    """
     causes = [
         cause
         for one in reports
         for cause in compute_causes(list_hazards(one), tuple(one.outputs), one.source_roots)
         if cause.follows_from is None
     ]
-    return tuple(dict.fromkeys(cause.help for cause in causes if cause.help))
+    return tuple(dict.fromkeys(cause.help.replace(FINDS_CALLERS, "") for cause in causes if cause.help))
 
 
 def _is_proved(attempt: Attempt | None) -> bool:
@@ -426,8 +429,8 @@ class _Search:
         texts: Texts,
         judgement: CureTrial,
         *,
+        project: Project | None = None,
         changes_callers: bool = False,
-        unseen: tuple[str, ...] = (),
         advice: str = "",
     ) -> Attempt:
         half = self._half or Attempt(cure="", is_safe=True, proof=Proof.REFUTED)
@@ -448,7 +451,9 @@ class _Search:
             left=judgement.left,
             reports=judgement.reports,
             changes_callers=changes_callers or half.changes_callers,
-            unseen=tuple(dict.fromkeys((*half.unseen, *unseen))),
+            unseen=tuple(dict.fromkeys((*half.unseen, *(project.list_unseen() if project else ())))),
+            also_changed=tuple(dict.fromkeys((*half.also_changed, *(project.also_changed if project else ())))),
+            not_changed=tuple(dict.fromkeys((*half.not_changed, *(project.not_changed if project else ())))),
             advice="; ".join(filter(None, (half.advice, advice))),
         )
 
@@ -463,13 +468,13 @@ class _Search:
         unreached: set[str] = set()
         for depth in range(_DEPTHS + 1):
             open_cures = [one for one in cures if one.name not in attempts or not attempts[one.name].is_offered]
-            made: list[tuple[Cure, Texts, tuple[str, ...]]] = []
+            made: list[tuple[Cure, Texts, Project]] = []
             is_unreached = False
             for cure in open_cures if depth == 0 else [one for one in open_cures if one.is_deep]:
                 try:
-                    texts, unseen = self._apply(cure, places, hazards, depth)
+                    texts, project = self._apply(cure, places, hazards, depth)
                     if cure.name not in attempts or attempts[cure.name].files != texts:
-                        made.append((cure, texts, unseen))
+                        made.append((cure, texts, project))
                 except CannotFixError as error:
                     if isinstance(error, UnrelatedCureError) and not self._options.cures:
                         continue
@@ -482,9 +487,9 @@ class _Search:
             judgements = self._trials.judge(
                 [texts for _, texts, _ in made], defining=[texts for cure, texts, _ in made if cure is ZERO]
             )
-            for (cure, texts, unseen), judgement in zip(made, judgements, strict=True):
+            for (cure, texts, project), judgement in zip(made, judgements, strict=True):
                 attempts[cure.name] = self._make_attempt(
-                    cure, texts, judgement, changes_callers=depth > 0, unseen=unseen, advice=cure.advice
+                    cure, texts, judgement, project=project, changes_callers=depth > 0, advice=cure.advice
                 )
             if not (made or is_unreached) or any(one.is_deep and _is_proved(attempts.get(one.name)) for one in cures):
                 break
@@ -500,9 +505,9 @@ class _Search:
 
     def _apply(
         self, cure: Cure, places: Sequence[CallPlace], hazards: Sequence[Finding], depth: int
-    ) -> tuple[Texts, tuple[str, ...]]:
-        """Returns the new text of each file that the cure changes, and the places that may call functions that
-        return more, and are not changed. Raises CannotFixError.
+    ) -> tuple[Texts, Project]:
+        """Returns the new text of each file that the cure changes, and the project, which names the calls that the cure
+        changes or may miss. Raises CannotFixError.
         """
         project = self._make_project()
         if cure is ZERO:
@@ -522,7 +527,7 @@ class _Search:
         if not texts:
             raise CannotFixError("there is nothing to change")
         _require_python(texts)
-        return self._add_half(texts), project.list_unseen()
+        return self._add_half(texts), project
 
 
 def _require_python(texts: Texts) -> None:

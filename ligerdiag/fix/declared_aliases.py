@@ -33,6 +33,8 @@ from ligerdiag.fix.kernel_parameters import (
     redirect_stores,
     require_kernel,
 )
+from ligerdiag.fix.readers.array_names import NewContents
+from ligerdiag.fix.readers.calls_beside import list_calls_beside
 from ligerdiag.fix.results import MakeCall, Returned, bind_results, hand_up, plan
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
@@ -63,8 +65,7 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
             add_pointers(first, name_spare(first, len(first.written), "spare_ref"))
         elif given.is_old:
             add_pointers(first, name_spare(first, len(first.written)))
-        for site in group:
-            _declare_call(project, site, given)
+        _hand_up_all(project, group, given, [_declare_call(project, site, given) for site in group])
 
 
 def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
@@ -74,8 +75,7 @@ def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstan
             raise CannotFixError("`call_in_place` calls kernels of jax-triton only")
         if given.is_old:
             add_pointers(group[0], name_spare(group[0], len(group[0].written)))
-        for site in group:
-            _call_in_place(project, site, given)
+        _hand_up_all(project, group, given, [_call_in_place(project, site, given) for site in group])
 
 
 def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
@@ -91,10 +91,12 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
         names = [f"new_{one}" if f"new_{one}" not in used else f"new_{one}_" for one in parameters]
         add_pointers(first, names)
         redirect_stores(first, dict(zip(parameters, names, strict=True)))
+        plans: list[list[NewContents]] = []
         for site in group:
             outputs = _find_outputs(site)
             values = [_name_operand(site, one) for one in site.written]
-            _add_outputs(project, site, given, outputs, values=values)
+            plans.append(_add_outputs(project, site, given, outputs, values=values))
+        _hand_up_all(project, group, given, plans)
 
 
 def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_kernel: bool) -> list[list[CallSite]]:
@@ -106,11 +108,23 @@ def _group_by_kernel(project: Project, sites: Sequence[CallSite], *, changes_ker
         first = group[0]
         if any([one.parameter for one in site.written] != [one.parameter for one in first.written] for site in group):
             raise CannotFixError(f"the calls of `{first.kernel}` overwrite different operands")
+        known = {site.call for site in group}
         if changes_kernel and not first.is_pallas:
-            known = {site.call for site in group}
             others = list_other_calls(project, first)
-            group += [_make_sibling(first, *one) for one in others if one[1] not in known]
+            _add_siblings(project, group, [one for one in others if one[1] not in known])
+        else:
+            beside = {call: site.file for site in group for call in list_calls_beside(site)}
+            _add_siblings(project, group, [(beside[call], call) for call in beside if call not in known])
+        project.changed_calls |= {site.call for site in group}
     return list(groups.values())
+
+
+def _add_siblings(project: Project, group: list[CallSite], others: Sequence[tuple[SourceFile, cst.Call]]) -> None:
+    """Adds other calls of the kernel to the calls that the findings name."""
+    first = group[0]
+    for file, call in others:
+        group.append(_make_sibling(first, file, call))
+        project.also_changed[f"the call of `{first.kernel}`{file.render_place(call)}"] = None
 
 
 def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
@@ -167,7 +181,7 @@ def _name_operand(site: CallSite, written: Written) -> str:
     return site.file.module.code_for_node(written.argument.value)
 
 
-def _declare_call(project: Project, site: CallSite, given: Circumstances) -> None:
+def _declare_call(project: Project, site: CallSite, given: Circumstances) -> list[NewContents]:
     outputs, values = _find_outputs(site), [_name_operand(site, one) for one in site.written]
     first = {Returned.NOTHING: 0, Returned.ONE: 1, Returned.SEQUENCE: max(site.outputs, 1)}[outputs]
     numbers: list[int] = []
@@ -181,7 +195,7 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> Non
         raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
     every = {**present, **{number: first + place for place, number in enumerate(numbers)}}
     aliases = ", ".join(f"{operand}: {output}" for operand, output in every.items())
-    _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
+    return _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
 
 
 def _read_aliases(site: CallSite) -> dict[int, int]:
@@ -207,7 +221,7 @@ def _add_outputs(
     *,
     values: Sequence[str],
     keywords: Sequence[str] = (),
-) -> None:
+) -> list[NewContents]:
     """Adds outputs like the arrays `values` to the call, and keywords behind those of the outputs; the results replace
     the variables that were passed.
     """
@@ -240,10 +254,10 @@ def _add_outputs(
             return call.with_changes(func=change_options(call.func))
         return change_options(call)
 
-    _bind(project, site, given, outputs, make)
+    return _bind(project, site, given, outputs, make)
 
 
-def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> None:
+def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> list[NewContents]:
     if site.find_keyword(ALIASES) is not None:
         raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
     if site.forwarding is not None or not _is_plain(site):
@@ -267,7 +281,7 @@ def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> No
         return call.with_changes(func=cst.Name(CURED_CALL), args=args)
 
     site.file.add_import(IMPORT)
-    _bind(project, site, given, outputs, make, is_tuple=True)
+    return _bind(project, site, given, outputs, make, is_tuple=True)
 
 
 def _bind(
@@ -278,8 +292,8 @@ def _bind(
     make: MakeCall,
     *,
     is_tuple: bool = False,
-) -> None:
-    """Gives names to the new contents that the changed call returns, in its function and in the callers that read them."""
+) -> list[NewContents]:
+    """Gives names to the new contents that the changed call returns, in its function. Returns them."""
     plans = [
         plan(project, site.file, site.call, one.argument.value, writer=site.kernel, depth=given.depth)
         for one in site.written
@@ -289,4 +303,16 @@ def _bind(
         names = [f"({names[0]},)"]
     after = [line for one in plans for line in one.after]
     bind_results(site.file, site.call, make, outputs, names, after=(lambda _: after) if after else None)
-    hand_up(project, site.file, site.call, plans, given.depth)
+    return plans
+
+
+def _hand_up_all(
+    project: Project, sites: Sequence[CallSite], given: Circumstances, plans: Sequence[Sequence[NewContents]]
+) -> None:
+    """Makes the functions of the calls return the new contents, each of them once. plans: those of each call."""
+    found: dict[cst.FunctionDef | cst.Call, tuple[CallSite, list[NewContents]]] = {}
+    for site, own in zip(sites, plans, strict=True):
+        function = site.file.find_function(site.call)
+        found.setdefault(function or site.call, (site, []))[1].extend(own)
+    for site, every in found.values():
+        hand_up(project, site.file, site.call, every, given.depth)

@@ -44,6 +44,8 @@ def _attempt(attempt: Attempt) -> JsonObject:
         "compared": attempt.is_compared,
         "changes_callers": attempt.changes_callers,
         "unseen": list(attempt.unseen),
+        "also_changed": list(attempt.also_changed),
+        "not_changed": list(attempt.not_changed),
         "others": {
             "judged": list(attempt.others.judged),
             "not_judged": attempt.others.left,

@@ -89,6 +89,12 @@ class Attempt:
     """Whether changed functions return more values than before, so that their callers in the project are changed as well."""
     unseen: tuple[str, ...] = ()
     """Places that the cure does not change and that may call a function which returns more values than before."""
+    also_changed: tuple[str, ...] = ()
+    """Kernel calls that the cure changes although no finding of the case names them: nothing is proved of them."""
+    not_changed: tuple[str, ...] = ()
+    """Kernel calls that the cure does not change, and that may overwrite an array whose new contents a function now
+    returns.
+    """
     others: OtherCases = field(default_factory=OtherCases)
     """The other cases that load the changed files; they are judged only for a cure that would be offered."""
     advice: str = ""

@@ -44,6 +44,10 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.changes_callers:
             yield "  a function returns more than before: its callers in this project are changed, but not proved"
             yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
+        if best.also_changed:
+            yield f"  also changed, but not proved, as no finding of this case names it: {_list_first(best.also_changed)}"
+        if best.not_changed:
+            yield f"  not changed, and may still overwrite an array behind XLA's back: {_list_first(best.not_changed)}"
         if best.unseen:
             yield f"  possible callers that are not changed: {_list_first(best.unseen)}"
         if best.advice:

@@ -151,20 +151,21 @@ class CaseReducer:
     def _report(self, program: Program, step: str) -> None:
         self.report(program, step, 0 if self._judge is None else self._judge.asked)
 
-    def finish(self) -> Reduced | None:
-        """Returns the smallest program found so far; None if there is none yet."""
+    def finish(self, *, is_brief: bool = False) -> Reduced | None:
+        """Returns the smallest program found so far; None if there is none yet. is_brief: whether to leave out what takes
+        time, the numbers of its replay and its HLO.
+        """
         if self._reduction is None or self._judge is None or self._before is None:
             return None
         best, judge = self._reduction.best, self._judge
-        (outcomes,) = judge.compile([best])
-        first = outcomes[-1]
+        first = None if is_brief else judge.compile([best])[0][-1]
         toolchain = self.runner.find_toolchain(self.toolchains[-1])
         versions = ", ".join(
             f"{name} {version}"
             for name, version in toolchain.versions.items()
             if name in ("jax", "jaxlib", "triton", "jax-triton")
         )
-        numbers = self._replay_result(first)
+        numbers = () if first is None else self._replay_result(first)
         origin = ReductionOrigin(
             case=self.case.id,
             target=self.target.name,
@@ -183,7 +184,7 @@ class CaseReducer:
             candidates=judge.asked,
             lines=len(print_function(best)),
             text=print_file(replace(best, name="program"), origin),
-            hlo=self._print_module(first),
+            hlo="" if first is None else self._print_module(first),
             errors=origin.errors,
             seconds=perf_counter() - self._started,
             case_file=judge.make_case(best).source.file,

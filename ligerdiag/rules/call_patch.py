@@ -18,6 +18,8 @@ from ligerdiag.text import join_words
 _CALL = "triton_call"
 _CURE = "call_in_place"
 IMPORT = "from ligerdiag.in_place import call_in_place"
+FINDS_CALLERS = " (`ligerdiag fix` finds them)"
+"""The hint, in the help of a finding, that another command finds the callers which the help speaks of."""
 """The line that a patched file needs."""
 _MAX_TEXT = 60
 """Greatest length, in characters, of an argument that a patch quotes."""
@@ -212,7 +214,7 @@ def _describe_use(
     one = "it" if len(names) == 1 else "them"
     through, places = find_way_to(call, meant)
     if places:
-        more = f"all other callers of {through} then get {one} as well (`ligerdiag fix` finds them)"
+        more = f"all other callers of {through} then get {one} as well{FINDS_CALLERS}"
         return f"{use}: return {one} from {through}, and use {one} in {places}; {more}"
     home = call.line
     if is_argument and call.callers and not meant and home is not None and home.function:

@@ -101,3 +101,10 @@ def test_possible_callers_are_named() -> None:
     assert "possible callers that are not changed: `obj.run` (mine.py:1), " in text
     assert "(mine.py:8) and 1 more, which `--format json` lists\n" in text
     assert "all its callers" not in text
+
+
+def test_calls_of_which_nothing_is_proved_are_named() -> None:
+    best = replace(BEST, also_changed=("the call of `k` (mine.py:3)",), not_changed=("the call of `m` (mine.py:5)",))
+    text = render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)
+    assert "  also changed, but not proved, as no finding of this case names it: the call of `k` (mine.py:3)\n" in text
+    assert "  not changed, and may still overwrite an array behind XLA's back: the call of `m` (mine.py:5)\n" in text

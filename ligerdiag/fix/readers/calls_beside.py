@@ -1,0 +1,128 @@
+"""Finds the kernel calls beside a changed call, in the same function, of which the findings of the case say nothing.
+
+A function that returns new contents after a cure returns them on every way through it. On a way with another call of the
+kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call, so that the
+hidden write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and
+that the cure does not change, is named in the answer.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ligerdiag.fix.call_site import ALIASES, PALLAS_CALL, CallSite, list_call_names
+from ligerdiag.fix.readers.name_scopes import find_variable
+from ligerdiag.fix.source_file import SourceFile, get_name
+
+_REFS = frozenset({"new_ref", "array_ref", "Ref"})
+"""Functions of JAX that make a Ref, and the type of one. XLA knows of each write through a Ref."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _KernelCall:
+    """A kernel call as the source shows it."""
+
+    call: cst.Call
+    """The call that gets the operands."""
+    options: cst.Call
+    """The call that has the keywords."""
+    kernel: str
+    """Name of the kernel; empty if the call gets it by an expression."""
+
+
+def list_calls_beside(site: CallSite) -> list[cst.Call]:
+    """Returns the other calls of the site's kernel in the function of the site that do not declare the write, as those
+    calls that have the operands.
+    """
+    function = site.file.find_function(site.call)
+    if function is None or site.forwarding is not None:
+        return []
+    kernel = next((one.kernel for one in _list_kernel_calls(site.file, function) if one.call is site.call), "")
+    return [
+        one.call
+        for one in _list_kernel_calls(site.file, function)
+        if kernel
+        and one.kernel == kernel
+        and one.call is not site.call
+        and site.file.find_function(one.call) is function
+        and not _declares(site.file, one)
+    ]
+
+
+def list_unchanged(
+    file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str], changed: Collection[cst.CSTNode]
+) -> list[str]:
+    """Returns words for each kernel call that may overwrite one of a function's parameters and is not changed: a call in
+    the function itself that gets the parameter, or the call of a function of the same file that has such a call.
+    changed: the changed calls.
+    """
+    found: list[str] = []
+    own = {one.call: one for one in _list_kernel_calls(file, function)}
+    for call in file.find(cst.Call, function):
+        if call in changed:
+            continue
+        given = [one.value.value for one in call.args if isinstance(one.value, cst.Name)]
+        names = [one for one in dict.fromkeys(given) if one in parameters]
+        if not names:
+            continue
+        if call in own:
+            if not _declares(file, own[call]):
+                found.append(_describe(file, call, own[call].kernel, names))
+            continue
+        inner = next(
+            (
+                one
+                for helper in file.find(cst.FunctionDef)
+                if isinstance(call.func, cst.Name) and helper.name.value == call.func.value and helper is not function
+                for one in _list_kernel_calls(file, helper)
+                if one.call not in changed and not _declares(file, one)
+            ),
+            None,
+        )
+        if inner is not None:
+            found.append(_describe(file, inner.call, inner.kernel, names))
+    return found
+
+
+def _describe(file: SourceFile, call: cst.Call, kernel: str, names: Sequence[str]) -> str:
+    arrays = " and ".join(f"`{one}`" for one in names)
+    return f"the call of {f'`{kernel}`' if kernel else 'a kernel'} that gets {arrays}{file.render_place(call)}"
+
+
+def _list_kernel_calls(file: SourceFile, function: cst.FunctionDef) -> Iterator[_KernelCall]:
+    names = list_call_names(file)
+    for call in file.find(cst.Call, function):
+        inner = call.func if isinstance(call.func, cst.Call) else call
+        if inner is not call and get_name(inner.func) == PALLAS_CALL:
+            yield _KernelCall(call=call, options=inner, kernel=_name_kernel(inner, first=True))
+        elif inner is call and get_name(call.func) in names:
+            yield _KernelCall(call=call, options=call, kernel=_name_kernel(call, first=False))
+
+
+def _name_kernel(call: cst.Call, *, first: bool) -> str:
+    found = next((one for one in call.args if one.keyword is not None and one.keyword.value == "kernel"), None)
+    if found is None and first:
+        found = next((one for one in call.args if one.keyword is None), None)
+    return "" if found is None else get_name(found.value)
+
+
+def _declares(file: SourceFile, found: _KernelCall) -> bool:
+    """Returns whether a call declares a write: by an alias, or by a Ref among its operands."""
+    if any(one.keyword is not None and one.keyword.value == ALIASES for one in found.options.args):
+        return True
+    return any(_is_ref(file, one.value) for one in found.call.args if one.keyword is None and not one.star)
+
+
+def _is_ref(file: SourceFile, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.Call):
+        return get_name(value.func) in _REFS
+    if not isinstance(value, cst.Name):
+        return False
+    for binding in find_variable(file, value, value.value).bindings:
+        for parent in file.list_parents(binding):
+            if isinstance(parent, cst.Assign):
+                if isinstance(parent.value, cst.Call) and get_name(parent.value.func) in _REFS:
+                    return True
+                break
+    return False
