@@ -93,6 +93,8 @@ def test_a_call_that_may_overwrite_the_array_is_named(first: str, before: str, p
         ("tl.store(value=x, pointer=at)", True),
         ("tl.atomic_add(x_ptr, x)", True),
         ("update(x_ptr)", True),
+        ("helpers.update(x_ptr)", True),
+        ("tl.store(sum_ptr, tl.math.exp(x).to(tl.float32))", False),
     ],
 )
 def test_a_kernel_that_only_reads_the_array_is_not_named(store: str, is_named: bool, tmp_path: Path) -> None:

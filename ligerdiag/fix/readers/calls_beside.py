@@ -19,10 +19,10 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 _REFS = frozenset({"new_ref", "array_ref", "Ref"})
 """Functions of JAX that make a Ref, and the type of one. XLA knows of each write through a Ref."""
 
-_HARMLESS = frozenset(
-    {"load", "sum", "max", "min", "exp", "log", "sqrt", "rsqrt", "where", "arange", "program_id", "to"}
+_HARMLESS = re.compile(
+    r"(?:tl|triton\.language)\.(?:math\.)?(?!\w*(?:store|atomic|asm|copy|extern|map_|scan|reduce))\w+|\w+\.to"
 )
-"""Functions of Triton that store nothing."""
+"""Text by which a kernel calls a function of Triton's language that stores nothing, and runs no function given to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,10 +142,10 @@ def _may_store(file: SourceFile, kernel: cst.FunctionDef, pointers: Collection[s
     while more := {name for names, value in bound if reached & value for name in names} - reached:
         reached |= more
     for call in file.find(cst.Call, kernel.body):
-        is_library = isinstance(call.func, cst.Attribute)
-        if is_library and get_name(call.func) in _HARMLESS:
+        text = file.module.code_for_node(call.func)
+        if _HARMLESS.fullmatch(text) or text.endswith(".to"):
             continue
-        is_store = is_library and get_name(call.func) == "store" and all(one.keyword is None for one in call.args[:1])
+        is_store = text in ("tl.store", "triton.language.store") and all(one.keyword is None for one in call.args[:1])
         nodes = [call.func, call.args[0]] if is_store and call.args else [call]
         if any(reached & file.list_names(one) for one in nodes):
             return True
