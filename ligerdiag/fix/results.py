@@ -239,7 +239,9 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
             f"`{name}` would have to return more, but an object may have the `{function.name.value}` of another class"
         )
         raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
-    project.not_changed |= dict.fromkeys(list_unchanged(file, function, handed.parameters, project.changed_calls))
+    project.not_changed |= dict.fromkeys(
+        list_unchanged(project, file, function, handed.parameters, project.changed_calls)
+    )
     returned = _change_returns(file, function, handed.parameters)
     project.unseen |= dict.fromkeys(list_unseen(project, file, function))
     plans: dict[tuple[SourceFile, cst.FunctionDef], tuple[Caller, list[NewContents]]] = {}

@@ -84,6 +84,26 @@ def test_a_call_that_may_overwrite_the_array_is_named(first: str, before: str, p
     assert (changed, left) == ([], [f"the call of {place}"])
 
 
+@pytest.mark.parametrize(
+    ("store", "is_named"),
+    [
+        ("tl.store(sum_ptr, tl.sum(x))", False),
+        ("tl.store(x_ptr, x)", True),
+        ("tl.store(at, x)", True),
+        ("tl.store(value=x, pointer=at)", True),
+        ("tl.atomic_add(x_ptr, x)", True),
+        ("update(x_ptr)", True),
+        ("helpers.update(x_ptr)", True),
+        ("tl.store(sum_ptr, tl.math.exp(x).to(tl.float32))", False),
+    ],
+)
+def test_a_kernel_that_only_reads_the_array_is_not_named(store: str, is_named: bool, tmp_path: Path) -> None:
+    body = f"    at: tl.tensor = x_ptr + 1\n    x = tl.load(at)\n    {store}\n"
+    other = f"@triton.jit\ndef tiled_kernel(x_ptr, sum_ptr):\n{body}\n\n"
+    first = f"return {WIDE.replace('double_kernel', 'tiled_kernel')}"
+    assert bool(cure_second(tmp_path, first, before=other)[2]) == is_named
+
+
 def test_two_calls_that_findings_name_are_returned_by_one_change(tmp_path: Path) -> None:
     program = f"def f(y, s, big=False):\n    if big:\n        return {WIDE}\n    return {CALL}\n\n\n{CALLER}"
     project, first = find_site(tmp_path, program)
