@@ -63,8 +63,8 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes that the schedule performs under a condition that the program does not
-    have around the call.
+    """Returns the indices of the hidden writes whose kernel call XLA has moved under a condition: the schedule makes the
+    call only in one branch of a conditional, and the program makes it in any case.
     """
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()

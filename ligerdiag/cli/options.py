@@ -36,7 +36,9 @@ def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str
     shown = {one.name: one for one in fields(cast("Any", line)) if _find_option(hints[one.name])}
     names = order.split()
     if set(names) != shown.keys():
-        raise TypeError(f"the order of {line.__name__} differs from its fields: {set(names) ^ shown.keys()}")
+        raise TypeError(
+            f"the list that orders the options of {line.__name__} does not match its fields: {set(names) ^ shown.keys()}"
+        )
     parameters = [_make_parameter(shown[name], hints[name]) for name in names]
 
     def command(**given: Any) -> None:

@@ -181,7 +181,8 @@ class SourceCopier:
         return chosen
 
     def write_parameter(self, value: Any) -> str:
-        """Returns a constant of a kernel as Python: a number, a dtype of Triton or JAX, or a function, which is copied.
+        """Returns the Python expression for a constant of a kernel: a number, a dtype of Triton or JAX, or the name of a
+        function, whose source text is added to the output.
 
         Raises UnwritableError for another value.
         """

@@ -39,8 +39,8 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the first line that a worker or a template sends, as soon as it is ready. pid: the process's id. forks:
-    whether the process is a template, from which workers are forked.
+    """Returns the line by which a new process reports that it is ready. pid: the process's id. forks: true for a template
+    (a process from which workers are forked), false for a worker.
     """
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 

@@ -190,7 +190,8 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader takes only elements that the kernel does not get. Both take a part of the same array.
+    """Returns whether the part of an array that the reader reads has no element in common with the part that the kernel
+    gets as its operand.
 
     reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
     holds the array. Returns False if the kernel's part is unknown.

@@ -312,7 +312,7 @@ def _locate(frame: FrameType) -> SourceLine:
 
 @dataclass(slots=True)
 class TracedOrder:
-    """Notes on whether JAX kept the order of operations around kernel calls in one trace."""
+    """The places in one trace at which JAX did not keep the order of operations around kernel calls."""
 
     crossed: set[int] = field(default_factory=set[int])
     """Operand numbers of kernel calls. A number is in the set if another operation reads the same operand, and JAX moved

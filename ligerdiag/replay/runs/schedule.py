@@ -218,12 +218,12 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
     Raises NotCoveredError if its bytes are not a contiguous part of one of `operands`, the operands of the fusion.
     """
     if not isinstance(value, np.ndarray):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with a tuple as its operand")
+        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is a tuple")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     ordered = value.transpose(order)
     whole = [one for one in operands if isinstance(one, np.ndarray) and np.may_share_memory(one, value)]
     if not whole or not is_contiguous(ordered, min(map(find_step, whole))):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose operand is not contiguous")
+        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is not contiguous")
     return ordered.reshape(-1)
 
 

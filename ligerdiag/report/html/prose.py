@@ -211,8 +211,8 @@ class Entry:
 
 
 def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
-    """Returns an entry for each step, in the order of the schedule. source_roots: folders below which source files may
-    be read.
+    """Returns the listing of the schedule: one entry for each step, in order, with the step's source line and the values
+    that it reads and writes. source_roots: folders; source lines are shown only from files below them.
     """
     ids, lines = compute_step_ids(view), dict(view.anchors)
     users: dict[int, list[ScheduleStep]] = defaultdict(list)
