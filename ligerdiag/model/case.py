@@ -12,8 +12,6 @@ from hashlib import sha256
 from operator import index
 from typing import Any, cast
 
-from ligerdiag.errors import is_project_file
-
 AXES = "xyzwvu"
 """Names of the mesh axes, in order, if a mesh is given by its sizes alone."""
 SIZES = "LIGERDIAG_SIZES"
@@ -200,6 +198,8 @@ class Case:
 
 def _find_maker() -> str:
     """Returns the innermost line of the user's code that is being executed, such as `mine.py:12`; "" if there is none."""
+    from ligerdiag.errors import is_project_file  # a case file imports nothing else of ligerdiag
+
     frame = inspect.currentframe()
     while frame is not None:
         if is_project_file(frame.f_code.co_filename):

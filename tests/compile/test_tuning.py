@@ -168,7 +168,9 @@ def test_a_log_without_a_word_about_tuning_counts_nothing(file: TuningFile) -> N
 
 def test_an_xla_that_needs_every_entry_says_which_file_lacks_one(file: TuningFile) -> None:
     said = explain_fault("INTERNAL: Expect autotune result cache hit for deviceless compilation (HLO: %dot.3)", file)
-    assert said.startswith("this XLA needs an entry for every product and convolution, and `tuned.pbtxt` lacks one")
+    assert said.startswith(
+        "this XLA needs an entry for every product and convolution, and `tuned.pbtxt` lacks an entry"
+    )
     assert "%dot.3" in said
     assert explain_fault("Failed to parse autotune results string.", file).startswith("XLA cannot read `tuned.pbtxt`")
     assert explain_fault("out of memory", file) == ""

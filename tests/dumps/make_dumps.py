@@ -30,8 +30,8 @@ def main() -> None:
         into.mkdir(parents=True, exist_ok=True)
         case = loader.load(Source(file=job["file"], root=str(ROOT)))[job["id"]]
         program = lower_case(case, target.description, target.compute_capability, tagged=job["tagged"])
-        os.environ["PATH"] = f"{_find_assembler() / 'bin'}{os.pathsep}{path}" if job["quick"] else path
-        quick = _choose_quick_options() if job["quick"] else {}
+        os.environ["PATH"] = f"{_find_assembler() / 'bin'}{os.pathsep}{path}" if job.get("quick") else path
+        quick = _choose_quick_options() if job.get("quick") else {}
         program.lowered.compile(compiler_options={**quick, **job["flags"], "xla_dump_to": str(into)})
 
 

@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a Ref that is read": (lambda: adam(X, 0.1, X + 1, jax.new_ref(X)), r"`g_ptr` is a Ref: pass `ref\[...\]`"),
     "too many outputs": (
         lambda: adam(X, 0.1, X + 1, X, outputs=[SCALAR] * 2),
-        "expected 4 parameters .* but it has 3: `norm_ptr`, `spare_p_ptr`, `spare_m_ptr`",
+        "expected 4 parameters .* but the kernel has 3: `norm_ptr`, `spare_p_ptr`, `spare_m_ptr`",
     ),
     "no shape": (
         lambda: adam(X, 0.1, X + 1, X, outputs=[(8,)]),

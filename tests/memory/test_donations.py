@@ -69,7 +69,7 @@ def test_an_output_of_the_same_shape_takes_the_bytes(cases: dict[str, CaseReport
             DonationFault.DROPPED,
             "the function never reads the argument, so JAX drops it",
         ),
-        ("offload", "x", DonationFault.MEMORY, "output `output` is in the memory of the host"),
+        ("offload_all", "x", DonationFault.MEMORY, "output `output` is in the memory of the host"),
         ("fetch", "x", DonationFault.MEMORY, "output `output` is in the memory of the device"),
         ("sharded_otherwise", "x", DonationFault.SHARDING, "is split over the devices in another way"),
     ],

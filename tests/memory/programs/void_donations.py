@@ -124,7 +124,7 @@ def hold(*shape):
 
 
 CASES = (
-    Case(name="offload", function=offload, args=(own(256, 256),)),
+    Case(name="offload_all", function=offload, args=(own(256, 256),)),
     Case(name="fetch", function=fetch, args=(hold(256, 256),)),
     Case(name="offload_one", function=offload_one, args=(own(256, 256),)),
     Case(name="update_on_host", function=update_on_host, args=(hold(256, 256),)),
