@@ -1,12 +1,13 @@
 """The state of the things outside of ligerdiag on which a kept answer depends: files, and environment variables.
 
 A dependency has a name and a digest. The name is the absolute path of a file, or `env:` and the name of an environment
-variable. The digest is empty if there is no such file or variable.
+variable. The digest is empty if there is no such regular file or variable.
 """
 
 import os
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
 
@@ -37,6 +38,8 @@ def compute_digest(dependency: str) -> str:
     path = Path(dependency)
     try:
         status = path.stat()
+        if not S_ISREG(status.st_mode):
+            return ""  # opening a pipe would wait for its other end
         if status.st_size > LARGE:
             return f"{status.st_size} bytes of {status.st_mtime_ns}"
         return compute_file_sha256(path)
