@@ -143,7 +143,7 @@ def test_integers_are_exact_and_a_complex_factor_counts() -> None:
         ({"epilogue": "BIASED"}, "epilogue BIASED"),
         ({"grad_x": True}, "grad_x"),
         ({"damax_output": True}, "damax_output"),
-        ({"epilogue": "BIAS"}, "matmul of 2 operands"),
+        ({"epilogue": "BIAS"}, "matmul with 2 operands"),
     ],
 )
 def test_an_unknown_form_of_matmul_is_not_covered(changes: dict[str, Any], message: str) -> None:
