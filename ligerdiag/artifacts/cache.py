@@ -43,7 +43,7 @@ from ligerdiag.artifacts.artifact import (
     load_artifact,
     write_manifest,
 )
-from ligerdiag.artifacts.dependencies import compute_digest, is_file
+from ligerdiag.artifacts.dependencies import compute_digest, is_kept_in_memory
 from ligerdiag.artifacts.scratch_folders import Lease, hold_lease, is_held, remove_stale_folders_once
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
@@ -190,8 +190,8 @@ class Cache:
         return self.root / folder / f"{digest}.json"
 
     def _digest(self, dependency: str) -> str:
-        if not is_file(dependency):
-            return compute_digest(dependency)  # a test may set a variable between two runs
+        if is_kept_in_memory(dependency):
+            return compute_digest(dependency)
         if dependency not in self._hashes:
             self._hashes[dependency] = compute_digest(dependency)
         return self._hashes[dependency]

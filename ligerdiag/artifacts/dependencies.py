@@ -1,29 +1,31 @@
-"""The state of the things outside of ligerdiag on which a kept answer depends: files, and environment variables.
+"""The state of the things outside of ligerdiag on which a kept answer depends.
 
-A dependency has a name and a digest. The name is the absolute path of a file, or `env:` and the name of an environment
-variable. The digest is empty if there is no such regular file or variable.
+A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix and a name:
+`env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the names in a
+folder. The digest is empty if there is no such file, variable or folder.
 """
 
 import os
+from collections.abc import Callable
+from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
 
-_VARIABLE = "env:"
+
+class DependencyKind(StrEnum):
+    """The prefixes of the names; their values stand in kept answers."""
+
+    CONTENTS = ""
+    VARIABLE = "env:"
+    PRESENCE = "exists:"
+    FOLDER = "folder:"
+
+
 LARGE = 64 << 20
 """Bytes above which a file is identified by its size and the time of its last change, not by its contents."""
-
-
-def name_variable(name: str) -> str:
-    """Returns the name of the dependency on this environment variable."""
-    return f"{_VARIABLE}{name}"
-
-
-def is_file(dependency: str) -> bool:
-    """Returns whether the dependency of this name is a file."""
-    return not dependency.startswith(_VARIABLE)
 
 
 def digest_text(text: str | None) -> str:
@@ -33,15 +35,47 @@ def digest_text(text: str | None) -> str:
 
 def compute_digest(dependency: str) -> str:
     """Returns the present digest of the dependency of this name."""
-    if not is_file(dependency):
-        return digest_text(os.environ.get(dependency.removeprefix(_VARIABLE)))
-    path = Path(dependency)
+    kind, name = _split(dependency)
     try:
-        status = path.stat()
-        if not S_ISREG(status.st_mode):
-            return ""  # opening a pipe would wait for its other end
-        if status.st_size > LARGE:
-            return f"{status.st_size} bytes of {status.st_mtime_ns}"
-        return compute_file_sha256(path)
+        match kind:
+            case DependencyKind.VARIABLE:
+                return digest_text(os.environ.get(name))
+            case DependencyKind.PRESENCE:
+                return "yes" if os.path.lexists(name) and os.path.exists(name) else ""
+            case DependencyKind.FOLDER:
+                return digest_text("\n".join(sorted(filter(_is_listed, os.listdir(name)))))
+            case DependencyKind.CONTENTS:
+                return _digest_file(Path(name))
     except (OSError, ValueError):
         return ""
+
+
+def is_kept_in_memory(dependency: str) -> bool:
+    """Returns whether the dependency is a variable of this process, which may change between two questions of one run."""
+    return _split(dependency)[0] is DependencyKind.VARIABLE
+
+
+def move_path(dependency: str, move: Callable[[str], str]) -> str:
+    """Returns the name of the dependency with another path, such as one relative to a project's folder."""
+    kind, name = _split(dependency)
+    return dependency if kind is DependencyKind.VARIABLE else f"{kind.value}{move(name)}"
+
+
+def _split(dependency: str) -> tuple[DependencyKind, str]:
+    for kind in DependencyKind:
+        if kind.value and dependency.startswith(kind.value):
+            return kind, dependency.removeprefix(kind.value)
+    return DependencyKind.CONTENTS, dependency
+
+
+def _is_listed(name: str) -> bool:
+    return not name.startswith(".") and name != "__pycache__"
+
+
+def _digest_file(path: Path) -> str:
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
+        return ""  # opening a pipe would wait for its other end
+    if status.st_size > LARGE:
+        return f"{status.st_size} bytes of {status.st_mtime_ns}"
+    return compute_file_sha256(path)

@@ -36,7 +36,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache, hold_key
-from ligerdiag.artifacts.dependencies import is_file
+from ligerdiag.artifacts.dependencies import move_path
 from ligerdiag.codec import FieldError, Json, as_int, encode_record, read_bool, read_float, read_object, read_strs
 from ligerdiag.compile.compile_service import compute_sources_sha256, discover_cases, find_import_dependencies
 from ligerdiag.config import load_config, require_known
@@ -407,13 +407,14 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
     """Returns the dependencies with paths relative to the project's folder, so that two clones give the same keys."""
     return {
-        os.path.relpath(name, source.root) if is_file(name) else name: digest for name, digest in dependencies.items()
+        move_path(name, lambda path: os.path.relpath(path, source.root)): digest
+        for name, digest in dependencies.items()
     }
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
     """Returns the dependencies with absolute paths on this machine, made from paths relative to the project's folder."""
     return {
-        os.path.normpath(os.path.join(source.root, name)) if is_file(name) else name: digest
+        move_path(name, lambda path: os.path.normpath(os.path.join(source.root, path))): digest
         for name, digest in dependencies.items()
     }

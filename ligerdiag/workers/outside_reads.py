@@ -1,40 +1,38 @@
-"""Records which environment variables and which data files the user's code reads while it is imported and traced, so that
-an answer in the cache is not used after one of them has changed.
+"""Records what the user's code reads from outside while it is imported and traced, so that an answer in the cache is not
+used after one of these things has changed: environment variables, contents and presence of files, names in folders.
 
-Python reports each opened file to its audit hooks; reads of `os.environ` are seen by a method that takes the place of the
-mapping's own. A read counts if the user's code makes it, itself or through an installed package such as numpy, and not if
-JAX, Triton or ligerdiag makes it on the way. Not seen: files that a library opens in C, the contents of a folder,
-whether a file exists, the time, and random numbers.
+Python reports each opened file and each listed folder to its audit hooks. For environment variables, methods of
+`os.environ` are replaced, and for the presence of files `os.stat`. A read counts if the user's code makes it, itself or
+through an installed package such as numpy, and not if JAX, Triton or ligerdiag makes it on the way, or if Python reads a
+module to import it. Not seen: files that a library opens in C, the environment of a started program, the time, and random
+numbers.
 """
 
 import inspect
 import os
 import sys
 from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
+from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
-from ligerdiag.artifacts.dependencies import compute_digest, digest_text, name_variable
+from ligerdiag.artifacts.dependencies import DependencyKind, compute_digest, digest_text
 from ligerdiag.errors import is_project_file
 from ligerdiag.toolchains.toolchain import is_set_for_workers
 
-_TOOLS = frozenset({"jax", "jaxlib", "jax_triton", "jax_plugins", "triton", "ligerdiag", "importlib"})
+_TOOLS = frozenset({"jax", "jaxlib", "jax_triton", "jax_plugins", "triton", "ligerdiag"})
 """Packages whose own reads do not count: their versions and settings are part of every question to the cache."""
 _PSEUDO = ("/proc/", "/sys/", "/dev/")
-_SOURCES = (".py", ".pyc", ".pyi", ".so", ".pth")
-"""Endings of files that imports read; the imported modules of the project are dependencies anyway."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class OutsideReads:
-    """The environment variables and the data files that were read since the last `forget`."""
+    """The things outside that were read since the last `forget`, each with its digest at the first read."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
         self._own: set[str] = set()
-        """The files and variables that this process has written; reading them afterwards depends on nothing outside."""
+        """Paths and names of variables that this process has written; reading them afterwards depends on nothing outside."""
         self._is_installed = False
 
     def install(self) -> None:
@@ -46,6 +44,12 @@ class OutsideReads:
         mapping: Any = type(os.environ)
         mapping.__getitem__ = self._watch_read(mapping.__getitem__)
         mapping.__setitem__ = self._watch_write(mapping.__setitem__)
+        mapping.__delitem__ = self._watch_write(mapping.__delitem__)
+        original = os.stat
+        os.stat = self._watch_stat(original)
+        for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+            if original in supported:  # shutil asks whether `os.stat` is one of them
+                supported.add(os.stat)
 
     def forget(self) -> None:
         """Forgets the reads so far."""
@@ -56,74 +60,88 @@ class OutsideReads:
         return dict(self._digests)
 
     def _note_event(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or not isinstance(arguments[0], str | bytes):
+        if event == "open":
+            path, mode, flags = arguments
+            is_written = bool(set("wax+") & set(mode) if mode else flags & _WRITES)
+            self._note_path(DependencyKind.CONTENTS, path, is_written=is_written)
+        elif event in ("os.listdir", "os.scandir"):
+            self._note_path(DependencyKind.FOLDER, arguments[0] if arguments[0] is not None else ".")
+
+    def _note_path(self, kind: DependencyKind, path: Any, *, is_written: bool = False) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):  # an open file has only a number
             return
-        path, mode, flags = arguments
+        caller = _find_caller()
+        if caller is None or caller.f_code.co_filename.startswith("<frozen importlib") or not _is_read_by_user(caller):
+            return
         try:
-            file = os.path.realpath(os.fsdecode(path))
+            file = os.path.abspath(os.fsdecode(cast("str", path)))
         except (OSError, ValueError):
             return
-        if file.endswith(_SOURCES) or file.startswith(_PSEUDO) or file in self._digests:
+        if file in self._own or f"{kind.value}{file}" in self._digests or file.startswith(_PSEUDO):
             return
-        if not _is_read_by_user(_find_caller()) or not is_project_file(file):
-            return
-        if (mode and set("wax+") & set(mode)) or (not mode and flags & _WRITES):
+        if is_written:
             self._own.add(file)
-        elif file not in self._own:
-            self._digests[file] = compute_digest(file)
+        elif is_project_file(file):
+            self._digests[f"{kind.value}{file}"] = compute_digest(f"{kind.value}{file}")
 
-    def _watch_read(self, read: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-        def getitem(mapping: Any, name: str) -> str:
+    def _watch_stat(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        @wraps(stat)
+        def watched(path: Any, **options: Any) -> os.stat_result:
+            self._note_path(DependencyKind.PRESENCE, path)
+            return stat(path, **options)
+
+        return watched
+
+    def _watch_read(self, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def getitem(mapping: Any, key: Any) -> Any:
             try:
-                value: str | None = read(mapping, name)
+                value = read(mapping, key)
             except KeyError:
-                value = None
-            dependency = name_variable(name)
-            is_new = dependency not in self._digests and dependency not in self._own
-            if is_new and mapping is os.environ and not is_set_for_workers(name) and _is_read_by_user(_find_caller()):
-                self._digests[dependency] = digest_text(value)
-            if value is None:
-                raise KeyError(name) from None
+                self._note_variable(mapping, key, None)
+                raise
+            self._note_variable(mapping, key, value)
             return value
 
         return getitem
 
-    def _watch_write(self, write: Callable[[Any, str, str], None]) -> Callable[[Any, str, str], None]:
-        def setitem(mapping: Any, name: str, value: str) -> None:
-            write(mapping, name, value)
-            if mapping is os.environ:
-                self._own.add(name_variable(name))
+    def _note_variable(self, mapping: Any, key: str | bytes, value: str | bytes | None) -> None:
+        if mapping is not os.environ and mapping is not os.environb:
+            return
+        name = os.fsdecode(key)
+        dependency = f"{DependencyKind.VARIABLE.value}{name}"
+        if name in self._own or dependency in self._digests or is_set_for_workers(name):
+            return
+        if _is_read_by_user(_find_caller()):
+            self._digests[dependency] = digest_text(None if value is None else os.fsdecode(value))
 
-        return setitem
+    def _watch_write(self, write: Callable[..., None]) -> Callable[..., None]:
+        def change(mapping: Any, key: Any, *value: Any) -> None:
+            write(mapping, key, *value)
+            if mapping is os.environ or mapping is os.environb:
+                self._own.add(os.fsdecode(key))
+
+        return change
 
 
 OUTSIDE_READS = OutsideReads()
 
 
 def _find_caller() -> FrameType | None:
-    """Returns the frame that called the caller of this function."""
-    own = inspect.currentframe()
-    return own.f_back.f_back if own is not None and own.f_back is not None else None
+    """Returns the innermost frame outside of this file."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame
 
 
 def _is_read_by_user(frame: FrameType | None) -> bool:
-    """Returns whether the innermost caller that is neither Python's library nor an installed package is the user's code,
-    with no package of `_TOOLS` before it.
+    """Returns whether the innermost frame that is neither of Python's library nor of an installed package is the user's
+    code, with no package of `_TOOLS` before it.
     """
     while frame is not None:
-        kind = _classify(frame.f_code.co_filename)
-        if kind is not None:
-            return kind
+        if is_project_file(frame.f_code.co_filename):
+            return True
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TOOLS:
+            return False
         frame = frame.f_back
     return False
-
-
-@lru_cache(maxsize=4096)
-def _classify(file: str) -> bool | None:
-    """Returns True for a file of the user's, False for one of `_TOOLS`, None for any other."""
-    if file.startswith("<frozen importlib"):
-        return False
-    if is_project_file(file):
-        return True
-    parts = Path(file).parts
-    return False if _TOOLS & set(parts) else None

@@ -1,4 +1,6 @@
-"""An artifact in the cache is not used after an environment variable or a data file that the code read has changed."""
+"""An artifact in the cache is not used after something outside has changed that the user's code read: an environment
+variable, the contents or the presence of a file, the names in a folder.
+"""
 
 import json
 from pathlib import Path
@@ -30,8 +32,11 @@ def step(x):
         x = x + 1
     os.environ["PROGRAM_SETS"] = "1"
     assert os.getenv("PROGRAM_SETS")
-    if (FOLDER / "note.txt").is_file():
-        (FOLDER / "note.txt").read_text()
+    if (FOLDER / "note.txt").exists():
+        x = x + 2
+    exec((FOLDER / "constants.py").read_text())
+    parts = [one.name for one in (FOLDER / "parts").iterdir()]
+    os.environb.get(b"PROGRAM_BYTES")
     (FOLDER / "log.txt").write_text("traced")
     return jnp.sum(x * weights)
 
@@ -52,6 +57,8 @@ def test_what_the_users_code_reads_is_part_of_the_question(tmp_path: Path, monke
 
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "config.json").write_text(json.dumps({"rows": 4}))
+    (tmp_path / "constants.py").write_text("K = 1")
+    (tmp_path / "parts").mkdir()
     np.save(tmp_path / "weights.npy", np.ones(2, np.float32))
     assert not is_cached()
     assert is_cached()
@@ -65,6 +72,17 @@ def test_what_the_users_code_reads_is_part_of_the_question(tmp_path: Path, monke
     (tmp_path / "config.json").write_text(json.dumps({"rows": 8}))
     assert not is_cached()
     np.save(tmp_path / "weights.npy", np.full(2, 3, np.float32))
+    assert not is_cached()
+    assert is_cached()
+    (tmp_path / "note.txt").write_text("present")
+    assert not is_cached()
+    (tmp_path / "note.txt").write_text("present, with another text")
+    assert is_cached()
+    (tmp_path / "constants.py").write_text("K = 2")
+    assert not is_cached()
+    (tmp_path / "parts" / "one.txt").touch()
+    assert not is_cached()
+    monkeypatch.setenv("PROGRAM_BYTES", "1")
     assert not is_cached()
     assert is_cached()
     monkeypatch.delenv("PROGRAM_IS_SAFE")
