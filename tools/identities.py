@@ -26,11 +26,11 @@ from ligerdiag.hlo.shape import iterate_leaves
 from ligerdiag.model.jobs import Variation
 from ligerdiag.provenance.identification import Identification
 from ligerdiag.provenance.identity import Evidence, EvidenceKind, Maker, ValueIdentity
-from ligerdiag.provenance.same_schedules import find_difference
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tools.fuzz.drawing import draw_program
 from tools.fuzz.source import render_case_file
+from tools.same_schedules import find_difference
 
 _NAMES = frozenset({"tuple", "get-tuple-element"})
 _CONTROL_FLOW = having(Trait.CONTROL_FLOW)

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -29,7 +30,6 @@ from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.provenance.expression_table import ExpressionTable, Number
 from ligerdiag.provenance.identity import UNKNOWN, Evidence, EvidenceKind, Maker, ProgramValue, ValueIdentity
-from ligerdiag.provenance.loop_nests import Nest, are_same_iterations, find_nests
 from ligerdiag.provenance.module_values import (
     Callers,
     ModuleValues,
@@ -49,6 +49,11 @@ _COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
 """Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
+
+type _Nest = tuple[int, ...]
+"""The trip counts of the loops around a computation, outermost first; 0 where the count is unknown. Loops that run once
+do not count.
+"""
 
 
 @dataclass(eq=False)
@@ -199,11 +204,11 @@ class Identification:
         """Returns whether the instruction of the schedule runs in the same iterations as the operation of the program."""
         meant, actual = self._nests
         home, other = self.program.homes[operation.id].id, self.optimized.homes[instruction.id].id
-        return are_same_iterations(meant[home], actual[other])
+        return _are_same_iterations(meant[home], actual[other])
 
     @cached_property
-    def _nests(self) -> tuple[Mapping[int, Nest | None], Mapping[int, Nest | None]]:
-        return find_nests(self.program), find_nests(self.optimized)
+    def _nests(self) -> tuple[Mapping[int, _Nest | None], Mapping[int, _Nest | None]]:
+        return _find_nests(self.program), _find_nests(self.optimized)
 
     def _make_evidence(
         self, kind: EvidenceKind, values: frozenset[ProgramValue], said: str, *, is_firm: bool
@@ -378,3 +383,24 @@ def _is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
     """
     pieces = instruction.name.replace(".", "_").split("_")
     return f"ld{path[-1]}" in pieces
+
+
+def _find_nests(module: HloModule) -> Mapping[int, _Nest | None]:
+    """Maps the id of each computation to the loops around it; None if it has callers in different loops."""
+    trips = find_trips(module)
+    found: dict[int, _Nest | None] = {}
+    for computation in reversed(list(module.computations.values())):  # callers before callees
+        nests: set[_Nest | None] = set()
+        for caller in module.callers.get(computation.id, ()):
+            outer, count = found[module.homes[caller.id].id], trips.get(caller.id, 0)
+            is_loop = caller.opcode == "while" and count != 1
+            nests.add((*outer, count) if outer is not None and is_loop else outer)
+        found[computation.id] = () if computation is module.entry else nests.pop() if len(nests) == 1 else None
+    return found
+
+
+def _are_same_iterations(one: _Nest | None, other: _Nest | None) -> bool:
+    """Returns whether two computations run in the same iterations of loops, as far as the trip counts are known."""
+    if one is None or other is None or len(one) != len(other):
+        return False
+    return all(mine == theirs or not (mine and theirs) for mine, theirs in zip(one, other, strict=True))

@@ -13,10 +13,10 @@ from ligerdiag.hlo.parse import load_hlo, parse_hlo
 from ligerdiag.model.jobs import Variation
 from ligerdiag.provenance.identification import Identification
 from ligerdiag.provenance.identity import EvidenceKind, ValueIdentity
-from ligerdiag.provenance.same_schedules import find_difference, pair_instructions
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.hlo.placing import read_text
+from tools.same_schedules import find_difference, pair_instructions
 
 PROGRAMS = Path(__file__).parent / "programs"
 
