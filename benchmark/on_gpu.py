@@ -42,7 +42,7 @@ def main() -> int:
     names = [one for one in list_names() if any(fnmatchcase(one, pattern) for pattern in options.only)]
     entries = [one for one in map(load_entry, names) if _is_for_one_gpu(one)]
     rows: dict[str, dict[str, str]] = json.loads(options.rows.read_text())["rows"] if options.keep else {}
-    if "device" not in options.skip:
+    if not options.sanitizer_only:
         _run_on_device([one.name for one in entries if CURED_ON_DEVICE not in rows.get(one.name, {})], rows, options)
     alone = [one for one in entries if _has_kernel(one)]
     for tool in options.tools:
@@ -62,7 +62,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rows", type=Path, default=DEVICE_ROWS, help="file with the results")
     parser.add_argument("--keep", action="store_true", help="keep the results in that file, and add what it lacks")
     parser.add_argument("--jobs", type=int, default=8, help="programs that run at once")
-    parser.add_argument("--skip", nargs="*", default=(), choices=("device",), help="do not compare numbers on the GPU")
+    parser.add_argument("--sanitizer-only", action="store_true", help="compare no numbers")
     parser.add_argument("--tools", nargs="*", default=DEVICE_TOOLS, choices=DEVICE_TOOLS, help="of compute-sanitizer")
     parser.add_argument("--seconds", type=float, default=200, help="time limit of one program under the sanitizer")
     parser.add_argument("--cache-dir", type=Path, help="folder that keeps compiled programs")

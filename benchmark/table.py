@@ -57,8 +57,8 @@ _LEGEND = """
 - *by*: the witnesses that found it, each by itself: the static verdicts and rules; replay; replay in other orders; the
   rules on memory; a GPU.
 - *cured*: what ligerdiag says of the cured twin, which has to be clean; a false alarm there makes the whole row *false*.
-- The other tools get the same bad program: ✔ found, ✘ missed, ? undecided, · not run; empty: the tool has nothing to look
-  at.
+- The other tools get the same bad program: ✔ found, ✘ missed, ? undecided, · not run; *false*: the tool complains about the
+  cured twin as well; empty: the tool has nothing to look at. compute-sanitizer runs with an allocation for each array.
 """
 
 
