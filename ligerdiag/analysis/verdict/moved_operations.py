@@ -18,14 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 
 from ligerdiag.analysis.evaluated_pair import Evaluator
 from ligerdiag.analysis.evaluation.program_order import Intended
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import count_elements
 from ligerdiag.provenance.value_numbers import find_twins
 
 _MOVABLE = having(Trait.MOVES) | having(Trait.COLLECTIVE)
@@ -67,12 +65,6 @@ class MovedOperations:
         if key not in self._found:
             self._found[key] = self._find_reads(path, instruction)
         return self._found[key]
-
-    def is_joined(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction computes the operation with this tag path together with others: XLA has moved
-        slices behind it, and it has more elements than the operation.
-        """
-        return instruction.id in self._behind and count_elements(instruction.shape) > self._sizes.get(path[-1:], inf)
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
         """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
@@ -172,26 +164,6 @@ class MovedOperations:
             path[-1:]: (one.opcode, _find_definition(program, one.operands[0], _AS_WRITTEN))
             for one in program.instructions
             if one.opcode in _MOVABLE and one.operands and (path := program.tags.get(one.id, ()))
-        }
-
-    @cached_property
-    def _behind(self) -> frozenset[int]:
-        """Ids of the instructions behind which XLA has moved operations."""
-        module = self.evaluator.optimized
-        return frozenset(
-            _find_definition(module, one.operands[0]).id
-            for one in module.instructions
-            if one.opcode in _MOVABLE and (path := module.tags.get(one.id, ())) and self.is_moved(path, one)
-        )
-
-    @cached_property
-    def _sizes(self) -> Mapping[TagPath, int]:
-        """Maps the last tag of each operation that computes element by element to the number of its elements."""
-        program = self.evaluator.program
-        return {
-            path[-1:]: count_elements(one.shape)
-            for one in program.instructions
-            if one.opcode in _ARITHMETIC and (path := program.tags.get(one.id, ()))
         }
 
     @cached_property
