@@ -20,7 +20,7 @@ operation is found again after the compile.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -219,6 +219,15 @@ class Provenance:
     """`RECORDED` if XLA recorded the lineage of values (see `compile.lowering.lineage`); empty if nobody asked for it;
     otherwise the reason why there is none.
     """
+
+    def list_shared_parameters(self) -> tuple[tuple[int, ...], ...]:
+        """Returns the numbers of the parameters that are one array in the caller's memory, for each such array."""
+        return () if self.shared is None else tuple([self.find_parameters(group) for group in self.shared.groups])
+
+    def find_parameters(self, inputs: Sequence[int]) -> tuple[int, ...]:
+        """Returns the numbers of the parameters that are these inputs. inputs: positions in `inputs`."""
+        known = self.parameters
+        return tuple([known[number] for number in inputs if 0 <= number < len(known)])
 
     @property
     def is_described(self) -> bool:

@@ -116,7 +116,8 @@ def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAns
             for name, array in first.items():
                 errors.setdefault(name, []).append(compute_error(array, reference[name]))
     with _blame_device(case):
-        times = time_executions(compiled, program.arrange(_put(drawn, specs)), donates=bool(compute_donated(case)))
+        donates = bool(compute_donated(case))
+        times = time_executions(compiled, program.arrange(_put(drawn, specs, donates=donates)), donates=donates)
     return DeviceAnswer(
         key=key,
         device=str(devices[0].device_kind),
@@ -162,19 +163,29 @@ def _on_the_cpu() -> AbstractContextManager[Any]:
 
 def _run(compiled: Any, program: LoweredCase, case: Case, drawn: Any, specs: Any) -> Arrays:
     library: Any = jax
-    arguments = program.arrange(_put(drawn, specs))
+    arguments = program.arrange(_put(drawn, specs, donates=bool(compute_donated(case))))
     with _blame_device(case):
         results = library.block_until_ready(compiled(*arguments))
     return dict(zip(program.outputs, map(read_numbers, library.tree.leaves(results)), strict=True))
 
 
-def _put(drawn: Any, specs: Any) -> Any:
-    """Copies the arguments to the devices, waits until they are there, and returns the copies.
+def _put(drawn: Any, specs: Any, *, donates: bool) -> Any:
+    """Copies the arguments to the devices, waits until they are there, and returns the copies. If nothing is donated, an
+    array that is several arguments is copied once, unless its copies are sharded differently.
 
-    specs: a tree like that of the arguments, whose leaves have the sharding that each copy gets.
+    specs: a tree like that of the arguments, whose leaves have the sharding that each copy gets. donates: whether the
+    program donates arguments: the runtime would then refuse one array as several arguments (LD036).
     """
     library: Any = jax
-    return library.block_until_ready(library.device_put(drawn, library.tree.map(_get_sharding, specs)))
+    copies: dict[tuple[int, Any], Any] = {}
+
+    def put(array: Any, spec: Any) -> Any:
+        key = id(array), spec.sharding
+        if key not in copies or donates:
+            copies[key] = library.device_put(array, spec.sharding)
+        return copies[key]
+
+    return library.block_until_ready(library.tree.map(put, drawn, specs))
 
 
 @contextmanager
@@ -183,10 +194,6 @@ def _blame_device(case: Case) -> Generator[None]:
         yield
     except Exception as fault:
         raise CompileError(f"case `{case.id}` does not run on the device: {fault}".splitlines()[0]) from fault
-
-
-def _get_sharding(spec: Any) -> Any:
-    return spec.sharding
 
 
 def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], again: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ around it. That value may be dead by then. Parameters of the program occupy thei
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -138,6 +138,42 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
         memory=compute_memory(proto),
         fault=_find_fault(proto, definitions),
     )
+
+
+def share_parameters(
+    buffers: BufferAssignment, module: HloModule, groups: Iterable[Collection[int]]
+) -> BufferAssignment:
+    """Returns the assignment for a call that passes one array as several arguments: all parameters of a group lie in the
+    bytes of the group's first one, as they do when the program runs.
+
+    groups: numbers of entry parameters of one size each. A group with a donated parameter stays as it is, because the
+    runtime refuses to run such a call; so does one with parameters of tuple shape.
+    """
+    donated = {entry.parameter_number for entry in module.input_output_alias.entries}
+    allocations = {place: allocation for allocation, place in buffers.parameters.items()}
+    moved: dict[int, int] = {}
+    for group in groups:
+        found = [allocations.get((number, ())) for number in sorted(group)]
+        if donated.isdisjoint(group) and found and None not in found:
+            first, *others = [one for one in found if one is not None]
+            moved |= dict.fromkeys(others, first)
+    if not moved:
+        return buffers
+    slices = tuple([replace(one, allocation=moved.get(one.allocation, one.allocation)) for one in buffers.slices])
+    return replace(buffers, slices=slices, overlapping=_Overlaps(slices))
+
+
+def list_same_arrays(
+    buffers: BufferAssignment, parameter: HloInstruction, module: HloModule
+) -> tuple[HloInstruction, ...]:
+    """Returns the other entry parameters that are the same array as this one, according to `share_parameters`."""
+    own = _list_allocations(buffers, parameter)
+    others = [one for one in module.entry.parameters if one is not parameter]
+    return tuple([one for one in others if own and _list_allocations(buffers, one) == own])
+
+
+def _list_allocations(buffers: BufferAssignment, instruction: HloInstruction) -> tuple[int, ...]:
+    return tuple([buffers.slices[number].allocation for _, number in buffers.definitions.get(instruction.id, ())])
 
 
 def _find_fault(proto: BufferAssignmentProto, definitions: Mapping[int, list[tuple[ShapeIndex, int]]]) -> str:

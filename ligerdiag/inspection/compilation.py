@@ -26,7 +26,6 @@ from ligerdiag.analysis.write_correspondence import TracedKernel, find_hidden_ac
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, find_hidden_operands
 from ligerdiag.artifacts.artifact import Artifact, KernelCall, LoneCall, Provenance
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.artifacts.call_records import SharedArguments
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.effects.call import CustomCall
 from ligerdiag.effects.declared import Contradiction, DeclaredEffects
@@ -35,7 +34,7 @@ from ligerdiag.effects.isolated import TIMEOUT as EFFECTS_TIMEOUT
 from ligerdiag.effects.isolated import WORKER_MEMORY, CallEffectsReader
 from ligerdiag.errors import ArtifactError, LigerdiagError, describe_bug
 from ligerdiag.hlo.aliasing import build_must_alias_buffers, find_buffer_fault
-from ligerdiag.hlo.buffers import BufferAssignment
+from ligerdiag.hlo.buffers import BufferAssignment, share_parameters
 from ligerdiag.hlo.dataflow import is_custom_partitioning, search, take_unplaced_aliases
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.parse import load_hlo, pause_collector, require_same_operands
@@ -406,6 +405,8 @@ def _compute_context(
     buffers = compilation.buffers
     if buffers is None:
         buffers = build_must_alias_buffers(optimized) if writes_something else NO_BUFFERS
+    elif compilation.shared is not None:
+        buffers = share_parameters(buffers, optimized, compilation.shared.groups)
     if program is None or not optimized.is_scheduled:
         return compute_context_without_program(
             optimized=optimized,
@@ -498,10 +499,11 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
         ref_stores=artifact.provenance.ref_stores,
         refs_trouble=artifact.provenance.refs_trouble,
         argument_names=tuple(zip(artifact.provenance.parameters, artifact.provenance.inputs, strict=False)),
-        donated=_find_parameters(artifact.provenance, artifact.provenance.donated),
-        dropped=_find_parameters(artifact.provenance, artifact.provenance.dropped),
-        on_host=_find_parameters(artifact.provenance, artifact.provenance.on_host),
-        shared=_find_shared_parameters(artifact.provenance),
+        donated=artifact.provenance.find_parameters(artifact.provenance.donated),
+        dropped=artifact.provenance.find_parameters(artifact.provenance.dropped),
+        on_host=artifact.provenance.find_parameters(artifact.provenance.on_host),
+        shared=artifact.provenance.shared
+        and replace(artifact.provenance.shared, groups=artifact.provenance.list_shared_parameters()),
         donation_warning=artifact.provenance.donation_warning,
         bandwidth=find_bandwidth(artifact.provenance.target),
     )
@@ -509,21 +511,6 @@ def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: U
     return replace(
         analysed, inspection=replace(analysed.inspection, tuning=_find_tuning(artifact.provenance, optimized))
     )
-
-
-def _find_parameters(provenance: Provenance, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Returns the numbers of the parameters that are these inputs. inputs: positions in the `inputs` of the
-    provenance.
-    """
-    known = provenance.parameters
-    return tuple([known[number] for number in inputs if 0 <= number < len(known)])
-
-
-def _find_shared_parameters(provenance: Provenance) -> SharedArguments | None:
-    shared = provenance.shared
-    if shared is None:
-        return None
-    return replace(shared, groups=tuple([_find_parameters(provenance, group) for group in shared.groups]))
 
 
 def _find_tuning(provenance: Provenance, optimized: HloModule) -> Tuning | None:

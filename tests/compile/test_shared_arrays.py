@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ligerdiag.compile.cases.arguments import draw_arguments
 from ligerdiag.compile.cases.library_modules import list_passed
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.shared_arrays import group_shared_arguments, number_shared_arrays
@@ -128,3 +129,10 @@ def test_nnx_passes_a_variable_once() -> None:
     arguments = ((variable, variable), nnx.Param(raw), raw)
     assert len(list_passed(nnx.jit(lambda *_: 0), arguments)) == 3
     assert len(list_passed(jax.jit(lambda *_: 0), arguments)) == 4
+
+
+def test_arguments_that_are_one_array_get_the_same_values() -> None:
+    same = Arg(shape=(4,), array=1)
+    first, alone, second = draw_arguments(Case(name="same", function=max, args=(same, Arg(shape=(4,)), same)))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, alone)

@@ -8,6 +8,7 @@ import pytest
 from ligerdiag.model.findings import Attribution, Finding, ReplayState, Severity, Verdict
 from ligerdiag.rules.registry import RULES, get_rule
 from ligerdiag.rules.rule import DecidedBy, Example, Rule, RuleKind, check_nothing
+from ligerdiag.rules.schedules.ld009_caller_clobbered import ARRAY_PASSED_TWICE
 from tests.hazards.conftest import Judge
 
 BAD = [
@@ -31,6 +32,13 @@ def findings_of(rule: Rule, example: Example, judge: Judge) -> list[Finding]:
 def test_a_rule_has_bad_and_good_examples(rule: Rule) -> None:
     assert rule.bad
     assert rule.good
+
+
+def test_an_argument_that_is_the_array_of_an_overwritten_one_is_read_as_the_kernel_left_it(judge: Judge) -> None:
+    report = judge(ARRAY_PASSED_TWICE)
+    assert report.outputs == {"sums": Verdict.FRESH, "total": Verdict.CLOBBERED}
+    assert report.replay is not None
+    assert report.replay.outputs["total"].attribution is Attribution.NEITHER
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD)

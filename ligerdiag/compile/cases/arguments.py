@@ -183,13 +183,24 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
     Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3 s each. If
     the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
 
+    Arguments that are one array in memory (`Arg.array`) get the values of the first of them.
+
     draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set; the
     values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
     another shape than the Arg has, CaseError if it raises.
     """
     seen: Counter[tuple[object, ...]] = Counter()
+    shared: dict[tuple[object, ...], jax.Array] = {}
 
     def draw_next(arg: Arg) -> jax.Array:
+        if not arg.array:
+            return draw_one(arg)
+        key = arg.array, arg.shape, arg.dtype
+        if key not in shared:
+            shared[key] = draw_one(arg)
+        return shared[key]
+
+    def draw_one(arg: Arg) -> jax.Array:
         alike = prod(arg.shape), arg.draw
         seen[alike] += 1
         return draw_array(draw, arg, seen[alike] - 1)

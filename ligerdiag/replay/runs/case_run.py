@@ -23,7 +23,7 @@ from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.call_records import Placement
 from ligerdiag.errors import ArtifactError, LigerdiagError
 from ligerdiag.hlo.aliasing import find_buffer_fault
-from ligerdiag.hlo.buffers import BufferAssignment, name_hits
+from ligerdiag.hlo.buffers import BufferAssignment, name_hits, share_parameters
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.hlo.shape import TOKEN, is_tuple
@@ -207,6 +207,7 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
         output_placements=where.output_placements,
         devices=where.devices,
     )
+    buffers = share_parameters(buffers, optimized, where.list_shared_parameters())
     return Programs(program=program, optimized=optimized, buffers=buffers, signature=signature)
 
 

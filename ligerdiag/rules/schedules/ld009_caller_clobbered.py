@@ -8,11 +8,13 @@ from dataclasses import replace
 
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
-from ligerdiag.hlo.module import HloModule
+from ligerdiag.hlo.buffers import list_same_arrays
+from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex
 from ligerdiag.model.findings import Finding, Severity
 from ligerdiag.rules.rule import Measured, Reproduction, Rule, RuleKind, make_example, render_error, report_write
 from ligerdiag.rules.wording import begin_sentence, describe_write
+from ligerdiag.text import join_words
 
 _KEY = re.compile(r"\[(['\"]?)([^\[\]]*)\1\]")
 _ARGUMENT_HELP = "declare the write, and XLA copies the argument first; or donate it, if the caller is done with it"
@@ -82,17 +84,26 @@ def spell_argument(path: str) -> str:
 def _report_argument(context: Context, write: ActualWrite, number: int, index: ShapeIndex) -> Finding:
     hidden = context.writes[write.write]
     parameter = context.optimized.entry.parameters[number]
-    name = spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
+    name = _name_argument(parameter, index)
+    others = [_name_argument(one, ()) for one in list_same_arrays(context.buffers, parameter, context.optimized)]
+    also = ""
+    if others:
+        also = f" (one array with {join_words([f'argument `{other}`' for other in others])})"
     where = f"it is in the bytes of entry parameter %{parameter.name}, which no output aliases"
     return report_write(
         context,
         RULE,
         hidden,
-        f"`{hidden.kernel}` overwrites the caller's argument `{name}`, which is not donated",
+        f"`{hidden.kernel}` overwrites the caller's argument `{name}`{also}, which is not donated",
         remedy=_ARGUMENT_HELP,
         instructions=tuple(dict.fromkeys((write.call.name, parameter.name))),
         evidence=(describe_write(context, hidden), ("memory", where)),
     )
+
+
+def _name_argument(parameter: HloInstruction, index: ShapeIndex) -> str:
+    number = parameter.proto.parameter_number
+    return spell_argument(parameter.op_name) or f"{number}{''.join(f'.{step}' for step in index)}"
 
 
 def _report_constant(context: Context, write: ActualWrite) -> Finding:
@@ -141,6 +152,19 @@ CASE = Case(name="constant_table", function=step, args=(Arg(shape=(8,)),))
 """.replace("def step", "import numpy as np\n\n\ndef step", 1),
 )
 
+ARRAY_PASSED_TWICE = make_example(
+    about="`y` is the same array as `x`, so `total` is computed from the doubled rows.",
+    code="""\
+def step(x, y):
+    sums = sum_and_double(x)
+    return {"sums": sums, "total": sums + jnp.sum(y, axis=1)}
+
+
+ROWS = jnp.ones((8, 32))
+CASE = Case(name="passed_twice", function=step, args=(ROWS, ROWS))
+""",
+)
+
 DECLARED_ARGUMENT = make_example(
     about="With the write declared, the kernel doubles a copy.",
     declared=True,
@@ -176,7 +200,8 @@ RULE = Rule(
 Looks up in XLA's buffer assignment whose bytes each hidden write hits. Reports writes to an entry parameter that no
 output aliases (module-level `input_output_alias`, which is how donation appears), and writes to a constant. If the
 program was replayed, the finding adds how much of the argument changed, and how far a second execution is from the
-first.""",
+first. If the call passes one JAX array as several arguments, the kernel overwrites all of them: an output that reads
+another of these arguments after the kernel is clobbered.""",
     why="""\
 XLA passes the kernel the caller's own array, because it believes that the kernel only reads it. Every output
 may be right, but the array that the caller still holds is now a gradient, and the next call of the function
@@ -187,7 +212,8 @@ Declare the write: XLA then copies the argument or constant before the kernel ge
 array can donate it (`donate_argnums`).""",
     limits="""\
 If an array is donated but no output has its shape, XLA does not take it over: it stays the caller's and counts as not
-donated. Whether the caller looks at the array again is unknown.""",
+donated. Whether the caller looks at the array again is unknown. That two arguments are one array is only known if the
+case or the call of `ligerdiag.check` has the JAX arrays.""",
     references=("github.com/pytorch/xla/issues/8422",),
     reproduced=(
         Reproduction(
@@ -197,7 +223,7 @@ donated. Whether the caller looks at the array again is unknown.""",
             missing="`xm.save`, which donates a lazy tensor by mistake: in JAX only the caller donates",
         ),
     ),
-    bad=(OVERWRITTEN_ARGUMENT, CONSTANT_LOGITS),
+    bad=(OVERWRITTEN_ARGUMENT, CONSTANT_LOGITS, ARRAY_PASSED_TWICE),
     good=(DECLARED_ARGUMENT, DONATED_ARGUMENT),
     check=check,
     measure=measure,
