@@ -82,7 +82,7 @@ def parse_place(place: str) -> SourceLine:
 
 
 def compute_near(text: str) -> str:
-    """Returns the text, in which each path below the current directory is replaced by its relative form."""
+    """Returns the text with each path below the current directory replaced by its relative form."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -94,9 +94,7 @@ _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text, in which each path of a Python file is replaced by the file's name, because paths differ
-    between machines.
-    """
+    """Returns the text with each path of a Python file replaced by the file's name, because paths differ between machines."""
     return _FOLDERS.sub("", text)
 
 

@@ -1,4 +1,5 @@
-"""Opens files that are not trusted, and bounds the memory and time that they may cost, each bound with its reason.
+"""Opens files that are not trusted, and limits the memory and time that reading them may cost. A comment at each limit gives
+its reason.
 
 Only regular files up to a size are opened: reading a FIFO, a socket or a device could wait forever or have an effect,
 so they are refused before they are opened. The size of a file includes its holes, and a file that grows

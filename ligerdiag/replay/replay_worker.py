@@ -38,7 +38,7 @@ reference, a JAX function.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that a replay may cost, by its estimate."""
+    """The largest estimated cost with which a replay is still run."""
 
     seconds: float = 10.0
     """The most estimated seconds for one case."""
@@ -174,7 +174,9 @@ def parse_replay_request(job: Json) -> ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueRequest:
-    """Request to replay one artifact with opaque functions in place of its custom calls."""
+    """Request to replay one artifact with opaque functions (stand-ins that read and write the same buffers) in place of its
+    custom calls.
+    """
 
     source: Source
     case_id: str

@@ -134,8 +134,8 @@ def compute_replay_agreements(
 def compute_opaque_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns the same as `compute_replay_agreements` for the replay with opaque functions; empty if no such replay has
-    finished.
+    """Returns the same as `compute_replay_agreements` for the replay with opaque functions, stand-ins for the custom calls;
+    empty if no such replay has finished.
     """
     opaque = None if replay is None else replay.opaque
     return _explain_agreements(outputs, opaque, findings)
@@ -234,8 +234,8 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs about which no replay can decide, because the program leaves their values undefined. Maps the
-    name of each output to the finding that says that it is undefined.
+    """Returns the outputs about which no replay can say anything, because the program leaves their values undefined; maps
+    the name of each to the finding that reports this.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
 
@@ -246,8 +246,8 @@ def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) 
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that are wrong with respect to some hidden writes of the program and right with
-    respect to others, according to the findings.
+    """Returns the names of the outputs that, according to the findings, miss or wrongly see some hidden writes and treat
+    other hidden writes as intended.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
@@ -303,7 +303,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
     """Returns one line about the outputs whose verdict is right although their values on the device differ from the
-    reference. Only a replay can tell whether the schedule or the program is wrong. Empty if there are no such outputs.
+    reference: only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -323,7 +323,7 @@ def compute_disagreements(
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
     """Returns the contradictions about an output, between the verdict, the replay and the device run, that no finding
-    explains. Each lists its possible causes as evidence.
+    explains. Each contradiction lists its possible causes as evidence.
 
     failed: ids of the rules that raised an exception, so that the mistakes they look for remain possible causes.
     """

@@ -59,8 +59,8 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns a mapping from output name to verdict for the outputs whose verdict is allowed: suppressions allow all
-    findings that explain it.
+    """Returns the outputs whose verdict is allowed, as a mapping from output name to verdict. A verdict is allowed if
+    suppressions allow all findings that explain it.
     """
     if not list_allowed(findings):
         return {}
@@ -103,8 +103,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
     """Returns the rules that a case expects; None if `expected_rules` is None. An id that ends with `?` is a rule that
     may have a finding.
 
-    beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
-    None.
+    beside: the case's expectation about its verdicts. Raises InputError for an id that no rule has, and if `beside` is None.
     """
     if expected_rules is None:
         return None
@@ -323,7 +322,7 @@ def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
 
 
 def describe_expectation(case: CaseReport) -> str:
-    """Returns what the case expects as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
+    """Returns the case's expectation as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
     expected = case.expected
     if isinstance(expected, Mapping):
         words = ", ".join(f"{name} {verdicts}" for name, verdicts in expected.items())

@@ -1,4 +1,4 @@
-"""Builds findings about copies: one finding for all copies with a common cause."""
+"""Builds findings about copies: all copies with a common cause make one finding."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -22,8 +22,8 @@ COLLECTED = (
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group;
-    so do copies with the same cause and source line. A group is left out if the program needs all of its copies.
+    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group; so do
+    copies with the same cause and source line. Leaves out a group if the program needs all copies in it.
     """
     if context.memory is None:
         return

@@ -137,9 +137,8 @@ def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
     """Returns the ids of the rules that need a replay or a run on a device, if there was none, so that they could not
     decide. replayed: whether there was a replay. ran: whether there was a run on a device.
 
-    The rules about drift from a baseline and about budgets are always among them. Such rules run only if an option asks
-    for them, so a case cannot expect their findings, and a suppression that this run does not use may be needed by
-    another run.
+    The rules about drift from a baseline and about budgets are always among them, because these rules run only if an option
+    asks for them.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

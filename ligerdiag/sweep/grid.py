@@ -389,9 +389,7 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns the description of a task that its stored result contains; it is equal for the same task in another
-    clone.
-    """
+    """Returns the description of a task that its stored result contains; equal tasks in two clones have equal descriptions."""
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {
         "case": task.case_id,

@@ -144,7 +144,7 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns the location of a store: a URL unchanged, a path made absolute, because workers may run in another working
-    directory.
+    """Returns the location of a store as every worker understands it: a URL is unchanged, and a path becomes absolute,
+    because workers may run in another working directory.
     """
     return place if "://" in place or "::" in place else str((folder / place).absolute())

@@ -77,7 +77,7 @@ class Toolchain:
 
     @property
     def is_own(self) -> bool:
-        """Returns whether the toolchain is that of the interpreter that runs now."""
+        """Returns whether this is the toolchain of the running Python interpreter."""
         return self.python == sys.executable
 
 

@@ -1,10 +1,10 @@
 """Reads, checks, copies and joins files with the choices of XLA's autotuner.
 
 XLA writes such a file on a GPU (`xla_gpu_dump_autotune_results_to`) and reads it in a later compile
-(`xla_gpu_load_autotune_results_from`), also in one without a GPU. It is a protobuf, binary or as text, in one of two
-forms (see `TuningForm`). XLA ignores an entry whose GPU or HLO is not the one that it compiles, so a file for another GPU
-would change nothing and nobody would notice: `load_tuning` refuses it. In the form with fingerprints the GPU cannot be
-read; there only the compile shows which entries fit.
+(`xla_gpu_load_autotune_results_from`), also in one without a GPU. It is a protobuf, binary or as text, in one of two forms
+(see `TuningForm`). XLA ignores an entry whose GPU or HLO is not the one that it compiles, so a file for another GPU would
+change nothing and nobody would notice: `load_tuning` refuses it. The form with fingerprints does not name the GPU, so only
+the compile shows which entries fit.
 
 The key of an entry has the version of cuDNN, which may differ from that in the target's description although the GPU is
 the same. In the copy that XLA reads, such entries have the target's version, and a note says so.

@@ -124,8 +124,8 @@ class Pool:
     def run_all[A](
         self, jobs: Sequence[Job[A]], groups: Sequence[Sequence[int]] | None = None
     ) -> Iterator[tuple[int, Future[A] | None]]:
-        """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
-        future) when it ends.
+        """Runs the jobs. Yields the pair (position in `jobs`, None) when a job begins, and the pair (position in `jobs`,
+        finished future) when the job ends.
 
         groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so jobs of
         the same source share a worker. By default all jobs may run side by side.

@@ -65,8 +65,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that an opaque function may replace: replay cannot compute its
-    target by itself. A kernel is such a target; XLA's own calls for products or sorts are not.
+    """Returns whether an opaque function may replace the instruction. It may if the instruction is a custom call whose
+    target replay cannot compute by itself, such as a kernel; XLA's own calls for products or sorts are not replaced.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -80,8 +80,7 @@ def compute_elements(call: HloInstruction) -> int:
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
-    """Returns the call as an opaque function with these effects. Raises NotCoveredError if effects are unknown, or if a
-    buffer is no array in row-major layout.
+    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects.
 
     has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
     """
@@ -124,7 +123,9 @@ def _describe_use(access: Access, use: OperandUse, shape: ShapeProto) -> OpaqueU
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class OpaqueRunner:
-    """Runs the custom calls of one module as opaque functions; see `program.Kernels`."""
+    """Runs the custom calls of one module as opaque functions, stand-ins that read and write the same buffers; see
+    `program.Kernels`.
+    """
 
     calls: Mapping[int, OpaqueCall]
     """By the id of the instruction. The runner runs these calls and no others."""
@@ -136,7 +137,7 @@ class OpaqueRunner:
     """Whether the functions have values of both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction is one of the calls."""
+        """Returns whether the instruction is one of the calls that this object runs."""
         return instruction.opcode == "custom-call" and instruction.id in self.calls
 
     def launch(

@@ -56,8 +56,8 @@ class _PlacedCall:
 
 
 def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects) -> MatchedCalls:
-    """Returns the custom calls of two programs as opaque functions. Raises NotCoveredError if a call cannot run as one, or
-    if the programs call other kernels.
+    """Returns the custom calls of two programs as opaque functions, stand-ins that read and write the same buffers. Raises
+    NotCoveredError if a call cannot run as one, or if the programs call other kernels.
 
     find_effects: returns the effects of a call of either program.
     """

@@ -144,8 +144,8 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores read f32
-    operands so, unless the program asks for more precision.
+    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores round f32 operands
+    like this unless the program asks for more precision.
     """
     if dtype == np.float32:
         left, right = (

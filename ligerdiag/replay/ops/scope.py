@@ -160,8 +160,8 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns cells, nested in tuples like the arrays of the shape. The cells that are used are removed from the front
-    of the list `cells`.
+    """Returns cells, nested in tuples like the arrays of the shape. Takes these cells from the front of the list `cells`,
+    which it shortens.
     """
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])

@@ -213,8 +213,8 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
 def run_schedule(
     schedule: ScheduleRunner, signature: Signature, shards: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
-    """Runs the schedule and returns every output by name: the whole array, then one more for each device whose copy has
-    other bits.
+    """Runs the schedule and returns the arrays of each output by its name: the whole array, then one more whole array for
+    each device whose copy differs in bits.
 
     shards: each device's shards of the inputs.
     """

@@ -67,7 +67,7 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """Returns the largest relative difference in any buffer, whether an operand in `racing` explains it or not."""
+        """Returns the largest relative difference in any buffer, including differences that an operand in `racing` explains."""
         return max((self.order, *self.racing.values()))
 
 

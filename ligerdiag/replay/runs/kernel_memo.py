@@ -48,7 +48,7 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner that this one uses runs the instruction."""
+        """Returns whether the runner underneath runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
@@ -95,7 +95,7 @@ class IsolatedKernels:
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner that this one uses runs the instruction."""
+        """Returns whether the runner underneath runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(

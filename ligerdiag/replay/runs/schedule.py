@@ -91,7 +91,7 @@ class DeviceMemory:
 
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Encloses a call that may overwrite the bytes of its operands, and that writes `result` through a view."""
+        """Context of a call that may overwrite the bytes of its operands, and that writes `result` through a view."""
         del operands, result
         yield
 

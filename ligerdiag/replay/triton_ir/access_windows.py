@@ -69,7 +69,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box within the block, the same box in each program for which any
+    """The elements of a block that a mask selects, if they form a box. The box is the same in each program for which any
     element is selected.
     """
 

@@ -124,10 +124,10 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> SeenScope:
-    """Returns which cases and files a run that was not interrupted has seen in full.
+    """Returns the cases and files that a run has checked completely. The run must not have been interrupted.
 
-    directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by
-    default; a run that leaves one out has seen nothing in full.
+    directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by default;
+    a run that leaves out one of them has checked nothing completely.
     """
     if not set(usual_targets) <= set(targets):
         return SeenScope()
@@ -250,8 +250,8 @@ class Suppressions:
     def apply(
         self, case_id: str, target: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()
     ) -> tuple[Finding, ...]:
-        """Returns the findings of one case on one target; those that a comment or an entry allows, or that are known,
-        have their `suppressed` set.
+        """Returns the findings of one case on one target. A finding that a comment or an entry allows, or that is a known
+        one, has its `suppressed` set.
 
         source_roots: real paths of the user's own folders.
         """
@@ -264,8 +264,8 @@ class Suppressions:
         )
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and
-        line, then the entries of the configuration. scope: the cases and files that the run has seen in full.
+        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and line,
+        then the entries of the configuration. scope: the cases and files that the run has checked completely.
         """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))

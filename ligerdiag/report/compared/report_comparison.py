@@ -155,7 +155,9 @@ class ComparedCase:
 
     @property
     def status_step(self) -> int:
-        """Returns how the status changed: positive for a worse one, negative for a better one, 0 for an equal one."""
+        """Returns how the status changed: a positive number if it became worse, a negative one if it became better, 0 if it
+        is equal.
+        """
         return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
 
     @property

@@ -98,7 +98,7 @@ def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
 
 
 def compute_shortened(text: str, columns: int) -> str:
-    """Returns the text with an ellipsis in place of its middle if it has more than `columns` characters."""
+    """Returns the text; if it has more than `columns` characters, an ellipsis replaces its middle."""
     if len(text) <= columns:
         return text
     end = max(1, (columns - 1) // 2)

@@ -48,8 +48,8 @@ _MISSED = "{kernel} overwrites its operand behind XLA's back, and an output miss
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the reason why outputs are wrong, in words without HLO. The sentence is about the kernel of the subject (the
-    call that the page is about).
+    """Returns the reason why outputs are wrong, without names of HLO instructions. The sentence is about the kernel of the
+    subject (the call that the page is about).
     """
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:

@@ -145,7 +145,7 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An output, with the path from a kernel to it: steps of the dataflow."""
+    """An output and the path from a kernel to this output, as steps of the dataflow."""
 
     chip: Chip
     path: tuple[int, ...]

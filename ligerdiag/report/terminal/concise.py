@@ -3,8 +3,8 @@ findings by rule. A finding counts if no suppression allows it and the case does
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
 
-Each trouble of a case (it could not be analysed, it contradicts its expectation, an output is unknown) has a line, too, so
-that no output means that nothing is wrong or unknown.
+Each trouble of a case (it could not be analysed, it contradicts its expectation, an output is unknown) has a line, too. So
+if nothing is printed, nothing is wrong or unknown.
 """
 
 from collections import Counter
