@@ -66,7 +66,7 @@ type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """One kind of change that may make a program right, applied at the kernel's call."""
+    """One kind of change that may make a program right, and that changes the source at the kernel's call."""
 
     name: str
     about: str
@@ -86,8 +86,8 @@ class Cure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedCure:
-    """One kind of change that may make a program right, has several forms, and is applied elsewhere than at the kernel's
-    call.
+    """One kind of change that may make a program right, that has several forms, and that changes the source elsewhere than
+    at the kernel's call.
     """
 
     name: str
@@ -254,8 +254,8 @@ def fix_case(
 ) -> CaseFix:
     """Searches a cure for one case, and returns the result.
 
-    reports: the reports on the case, one for each target. selected: all cases of the run; those that load a changed file
-    are judged, too.
+    reports: the reports on the case, one for each target. selected: all cases of the run. The cases among them that load a
+    changed file are judged, too.
     """
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(

@@ -188,8 +188,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers. Returns an empty
-    string if no value lies in the bytes that are hit, None if it is unknown which bytes are hit.
+    """Returns the name of the instruction whose value a kernel reads or overwrites when it accesses bytes outside of its
+    buffers. Returns an empty string if these bytes hold no value, None if it is unknown which bytes they are.
 
     call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
     """
@@ -243,9 +243,8 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the replay's observations of kernel calls. To each access outside of a buffer, adds the name of the value
-    whose bytes the access hits (`find_hit`). Leaves the observations of a call unchanged if the schedule does not contain
-    the call.
+    """Returns the replay's observations of kernel calls, in which each access outside of a buffer has the name of the value
+    in the accessed bytes (see `find_hit`). The observations of a call that the schedule does not contain are unchanged.
     """
     if not any(one.outside for one in launches):
         return tuple(launches)

@@ -58,7 +58,7 @@ def find_broken_aliases(
 ) -> tuple[BrokenAlias, ...]:
     """Returns the declared aliases of a scheduled module that fusions break.
 
-    is_assigned: whether `positions` come from XLA's own buffer assignment.
+    is_assigned: whether the slices in `positions` are those of XLA's own buffer assignment.
     """
     return tuple(
         [

@@ -43,8 +43,8 @@ class LegalOrder:
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders; each run yields the same orders. kernels: ids of the custom calls to move, including calls in
-    fusions.
+    """Yields `count` orders in which XLA may run the module, the same ones in each call. kernels: ids of the custom calls to
+    run as early or as late as possible, including calls in fusions.
     """
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
@@ -176,7 +176,8 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order. Of all instructions that could come next, the instruction with the least key does.
+    """Returns the instructions in a topological order. Of all instructions that could come next, the one with the least key
+    comes next.
 
     needed: from instruction id to the ids of the instructions that must come before it, each once.
     """

@@ -39,7 +39,7 @@ _NAMES = re.compile(r"name$|^_xla_metadata")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureLine:
-    """One line of a module's structure: an instruction without its name."""
+    """One line of a module's text without names: an instruction, in which numbers replace all names."""
 
     text: str
     """The line, such as `1.4 = f32[8]{0} add(1.2, 1.3)`, where numbers replace names."""
@@ -49,8 +49,8 @@ class StructureLine:
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """Returns the sha256 of the module's structure. payloads: whether a kernel's payload counts, as for
-    `fingerprint_lines`.
+    """Returns a sha256 that is equal for modules which differ only in names and metadata. payloads: whether a kernel's
+    payload counts, as for `fingerprint_lines`.
     """
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
@@ -182,7 +182,7 @@ _MOST_CHARACTERS = 2000
 
 @dataclass(slots=True, eq=False)
 class HloText:
-    """Renders the instructions of one module as HLO text."""
+    """Renders one module as HLO text for people to read."""
 
     module: HloModule
     _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])

@@ -13,8 +13,8 @@ from enum import Flag, auto
 
 
 class Trait(Flag):
-    """The traits of opcodes. A trait describes every instruction with one of its opcodes; the docstrings say "the
-    instruction" for any of these.
+    """The traits of opcodes. A trait is a fact about every instruction with one of its opcodes; in the docstrings of the
+    members, "the instruction" is any of these.
     """
 
     # where a value stands

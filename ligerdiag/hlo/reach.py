@@ -33,7 +33,7 @@ _TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which outputs and effects of a program depend on a value."""
+    """The outputs and effects of a program that depend on a value."""
 
     outputs: frozenset[int]
     """Numbers of the leaves of the program's result that depend on the value."""
@@ -50,8 +50,8 @@ class Reach:
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: how a value passes
-    through custom calls; None if the whole result depends on every operand.
+    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: returns the leaves of a
+    custom call's result that depend on an operand; None means that the whole result depends on every operand.
     """
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root

@@ -91,7 +91,7 @@ class SharedBytes:
 
 
 class TooManyStepsError(Exception):
-    """Raised if a module calls its computations along more paths than a module that XLA has compiled."""
+    """Raised if a module calls its computations along more paths than any module that XLA has compiled does."""
 
 
 def find_shared_bytes(

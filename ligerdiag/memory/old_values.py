@@ -32,8 +32,8 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has read its operands. This is the time
-        of the instruction itself; for an asynchronous start, it is the time of the matching done.
+        """Returns the time in the computation's schedule at which an instruction has finished reading its operands: its own
+        time or, for an asynchronous start, the time of the matching done.
         """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 

@@ -41,8 +41,8 @@ class Reshard:
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields each collective that the partitioner put in front of an operation that works in place, if the array that it
-    brings has at least `SMALLEST_BYTES`.
+    """Yields each collective that the partitioner put in front of an operation that works in place, if the result of the
+    collective has at least `SMALLEST_BYTES`.
     """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:

@@ -43,7 +43,7 @@ class Origin(StrEnum):
 
 
 class Fate(StrEnum):
-    """Whether the schedule performs a kernel call of the program."""
+    """What became of a kernel call of the program in the schedule, such as that it was removed."""
 
     PERFORMED = "performed"
     GONE = "gone"
@@ -103,7 +103,9 @@ class Neighbourhood:
 
     @property
     def title(self) -> str:
-        """Returns a title such as "`ce_kernel` operand 0", with the number of the call if it is not the first."""
+        """Returns a title such as "`ce_kernel` operand 0", which also has the number of the call if it is not the first call
+        of this kernel.
+        """
         return f"`{self.kernel}` operand {self.operand}" + (f", call {self.number}" if self.number > 1 else "")
 
 
@@ -160,7 +162,7 @@ class AccessKind(StrEnum):
 
 
 class ReadKind(StrEnum):
-    """Which version of an overwritten value a read gets, compared with the version that the program intends.
+    """Whether a read of an overwritten value gets the version that the program intends.
 
     Accesses that are no reads (`AccessKind`) have the kind NONE.
     """
@@ -192,8 +194,8 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. COPY means more than
-    `Origin.SOURCE`: it also covers copies that were made of the overwritten bytes.
+    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. Its member COPY covers more than
+    `Origin.SOURCE`: also copies that were made of the overwritten bytes.
     """
 
     SAME_BYTES = "same bytes"
@@ -298,7 +300,9 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """One output of the program, with its verdict and the steps that lead to it from a kernel or a wrong read."""
+    """One output of the program, with its verdict and the steps (scheduled instructions) on the way from a kernel or a wrong
+    read to the output.
+    """
 
     name: str
     verdict: Verdict

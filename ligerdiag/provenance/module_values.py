@@ -51,7 +51,7 @@ class TooManyInstructionsError(Exception):
 
 @dataclass(slots=True, eq=False)
 class ModuleValues:
-    """Numbers the arrays of one module in a table that several modules share."""
+    """Gives each array of one module its expression number, in a table that several modules share."""
 
     module: HloModule
     table: ExpressionTable
@@ -65,7 +65,7 @@ class ModuleValues:
     _steps: int = 0
 
     def compute(self) -> None:
-        """Fills `found`. Raises TooManyInstructionsError if the module is too large."""
+        """Computes all numbers and stores them in `found`. Raises TooManyInstructionsError if the module is too large."""
         parameters = [
             _build_tree(one.shape, lambda index, shape, number=number: self._number_argument(number, index, shape))
             for number, one in enumerate(self.module.entry.parameters)
@@ -317,12 +317,12 @@ class ModuleValues:
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:
-    """Returns the number of a leaf; None if the tree has no such leaf."""
+    """Returns the number in the tree at the leaf with this index; None if the tree has no such leaf."""
     return _find_leaf(tree, index)
 
 
 def list_numbered_leaves(tree: Tree, prefix: ShapeIndex = ()) -> list[tuple[ShapeIndex, Number]]:
-    """Returns the ShapeIndex and the number of every leaf."""
+    """Returns a (ShapeIndex, number) pair for every leaf of the tree."""
     if isinstance(tree, int):
         return [(prefix, tree)]
     return [leaf for number, one in enumerate(tree) for leaf in list_numbered_leaves(one, (*prefix, number))]

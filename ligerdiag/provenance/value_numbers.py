@@ -119,8 +119,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Maps the id of each instruction to its value number. Two instructions have the same number exactly if they are
-    twins, that is, if common subexpression elimination takes them for one value.
+    """Returns a mapping from the id of each instruction to its value number. Two instructions have the same number exactly
+    if XLA's common subexpression elimination takes them for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}
@@ -143,7 +143,9 @@ _COMMUTATIVE = having(Trait.COMMUTES)
 
 
 def is_inlined_by_xla(module: HloModule, caller: HloInstruction) -> bool:
-    """Returns whether XLA inlines the computation that the instruction calls: a call, or a loop that runs once."""
+    """Returns whether XLA inlines the computation that the instruction calls. It inlines a `call`, and the body of a loop
+    that runs once.
+    """
     return caller.opcode == "call" or runs_once(module, caller)
 
 
@@ -255,8 +257,8 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Maps each path of inlined calls from the computation to the computation that it leads to, and to the value number
-    of each instruction there, by id.
+    """Returns a mapping with a key for each path of inlined calls that begins in the computation. The value is the
+    computation at the end of the path, and a map from instruction id to value number.
     """
     return _number_all(module, computation).found
 
@@ -330,18 +332,18 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields the given tag paths whose operation has two operands that are one value to XLA."""
+        """Yields those of the given tag paths at which an operation has two operands that are one value to XLA."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the value numbers of the operation's operands if two of them have the same value; otherwise ()."""
+        """Returns the value numbers of the operation's operands if two operands have the same number; otherwise ()."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns, for each element of the result of this loop or conditional, the numbers of all values that the
-        element may be, one for each branch or initial value; () if unknown.
+        """Returns, for each element of the result of this loop or conditional, the value numbers of all values that the
+        element may have: one for each branch, or the initial value and the body's; () if unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())

@@ -62,7 +62,7 @@ class DumpReducer:
     translator: Translator
     print_module: PrintModule
     folder: Path
-    """Folder for the files of the current candidate; they overwrite those of the candidate before."""
+    """Reduces one module of a dump; `run` searches, and `finish` returns the result."""
     steps_file: Path
     """File that keeps the answers, so that a second run can continue an interrupted one."""
     fingerprint: str

@@ -90,12 +90,15 @@ def list_targets() -> tuple[Target, ...]:
 
 
 def list_compared_targets() -> tuple[Target, ...]:
-    """Returns the targets that a command compares with each other if the user names none."""
+    """Returns the targets that a command compares with each other by default, that is, if the user names none."""
     return tuple(load_target(name) for name in COMPARED)
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns the targets that a command compares with each other by default, that is, if the user names none."""
+    """Returns a target. name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`;
+    the path of a file that describes a GPU; or `auto` for the GPU of this machine. Raises InputError if no such target, file
+    or GPU exists, or if the file does not describe a GPU.
+    """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if _NAME.fullmatch(name_or_path) and path.is_file():
         return _load(path, name_or_path)
@@ -216,8 +219,8 @@ def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> 
 
 
 def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
-    """Returns a line that lists the fields which are dropped from the target's description because the toolchain's XLA does
-    not know them; empty if there are none.
+    """Returns a line that lists the fields of the target's description which are dropped because the toolchain's XLA does
+    not know them; empty if there are none. fields: the paths of these fields.
     """
     names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
     return (

@@ -1,4 +1,4 @@
-"""Finds the callers of a function in the user's project, and those among them that may read an array that the function
+"""Finds the callers of a function in the user's project, and the callers that may read an array which the function
 overwrites.
 """
 
@@ -15,8 +15,8 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
 class UnreachedCallerError(CannotFixError):
-    """Raised if a caller would still read the old contents. A change that also returns the new contents to
-    callers may help.
+    """Raised if a caller would still read the old contents of an overwritten array. A change that also returns the new
+    contents to the callers may help.
     """
 
 
@@ -46,8 +46,8 @@ def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
 
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
     """Returns the argument that a call passes for a parameter; None if the call passes no argument for it. Raises
-    CannotFixError if the call unpacks its arguments with `*` or `**`, so that nobody can see which argument the parameter
-    gets.
+    CannotFixError if the call unpacks its arguments with `*` or `**`, so that the source does not show which argument the
+    parameter gets.
     """
     assert caller.call is not None
     named = next((one for one in caller.call.args if one.keyword is not None and one.keyword.value == parameter), None)
@@ -63,8 +63,8 @@ def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> 
 
 
 def find_reader(project: Project, handed: Handed, depth: int) -> str:
-    """Returns the reason why a caller of the function, or one of at most `depth` callers further up, may read the old
-    contents; empty if none does.
+    """Returns a text that says which caller of the function may read the old contents, and why; empty if none does. Looks at
+    callers of callers as well, up to `depth` levels.
     """
     name = name_function(handed.file, handed.function)
     for caller in list_callers(project, handed.file, handed.function):

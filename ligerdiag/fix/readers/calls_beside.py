@@ -1,9 +1,9 @@
-"""Finds the kernel calls beside a changed call, in the same function, of which the findings of the case say nothing.
+"""Finds the kernel calls beside a changed call, in the same function, about which the case has no findings.
 
-A function that returns new contents after a cure returns them on every way through it. On a way with another call of the
+A function that returns new contents after a cure returns them on every path through it. On a path with another call of the
 kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call, so that the
-hidden write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and
-that the cure does not change, is named in the answer.
+hidden write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and that
+the cure does not change, is named in the answer.
 """
 
 import re
@@ -38,8 +38,8 @@ class _KernelCall:
 
 
 def list_calls_beside(site: CallSite) -> list[cst.Call]:
-    """Returns the other calls of the site's kernel in the function of the site that do not declare the write, as those
-    calls that have the operands.
+    """Returns the other calls of the site's kernel in the same function that do not declare the write. A call is given as
+    the `Call` node that has the operands.
     """
     function = site.file.find_function(site.call)
     if function is None or site.forwarding is not None:

@@ -80,7 +80,8 @@ def compute_elements(call: HloInstruction) -> int:
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
-    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects.
+    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects. Raises
+    NotCoveredError if effects are unknown, or if a buffer is no array in row-major layout.
 
     has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
     """

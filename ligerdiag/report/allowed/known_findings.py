@@ -115,7 +115,9 @@ class KnownFindings:
         )
 
     def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
-        """Returns the entries that allowed no finding of this run although their case was analysed."""
+        """Returns the entries that allowed no finding of this run although their case was analysed. analysed: case and
+        target of each report that could be analysed.
+        """
         return tuple(
             one for n, one in enumerate(self.findings) if n not in self._used and (one.case, one.target) in analysed
         )

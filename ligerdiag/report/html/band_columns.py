@@ -124,7 +124,7 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns the contents of the buffer's bytes after an access of kind `kind`."""
+    """Returns the contents of the buffer's bytes after an access of kind `kind`. before: the contents before the access."""
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD
