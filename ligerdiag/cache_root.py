@@ -1,4 +1,4 @@
-"""The place of the cache, and Python's bytecode in it (`artifacts.cache` describes its other contents).
+"""Finds the cache's folder, and keeps Python's bytecode in it (`artifacts.cache` describes its other contents).
 
 Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs packages without bytecode. Each process would
 then compile the modules that it imports: that is two of the three seconds that a worker takes for JAX and Triton, and a

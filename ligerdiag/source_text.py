@@ -94,7 +94,7 @@ _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text with each path of a Python file replaced by the file's name, because paths differ between machines."""
+    """Returns the text with each path of a Python file replaced by the file's name, since paths differ between machines."""
     return _FOLDERS.sub("", text)
 
 

@@ -1,5 +1,5 @@
-"""Builds the input of every rule, a `Context`: the program and the schedule, on which hidden writes each value of
-either depends, the verdicts, and the evidence.
+"""Builds the input of every rule, a `Context`. It has the program and the schedule, the hidden writes on which each of their
+values depends, the verdicts, and the evidence.
 
 `compute_context_without_program` builds a `Context` from the optimized module alone.
 """
@@ -118,8 +118,8 @@ class Context(EvaluatedPair):
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """Returns the graph that shows which of the schedule's values is computed from which, hidden writes included (see
-        `value_flow`); computed on first use.
+        """Returns a graph of the schedule's values, which shows from which values each is computed, also through hidden
+        writes (see `value_flow`). Computed on first use.
         """
         return follow_writes(self)
 

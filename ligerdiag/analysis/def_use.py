@@ -83,7 +83,7 @@ def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
     """Returns the opcodes by which the instruction moves or casts its only operand; () if the instruction computes
-    something. A fusion of several such operations has the opcodes of all of them, in their order.
+    something. For a fusion of several such operations, returns the opcodes of all, in their order.
     """
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:

@@ -1,4 +1,4 @@
-"""Finds the outputs of the program that depend on a given buffer of a kernel call.
+"""Finds the outputs of the program that depend on a buffer of a given kernel call.
 
 A kernel's result depends on an operand only if the kernel reads that operand before it overwrites it.
 """

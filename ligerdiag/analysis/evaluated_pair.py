@@ -1,9 +1,9 @@
 """Holds the program and the schedule of one compilation, each with its dependence sets (on which hidden writes each
 value depends), and evaluates either one again with marks.
 
-A mark is an additional bit in dependence sets: put on one operation or instruction, it spreads to all values computed
-from that one. Operations are identified by *tag path*: the tag of the operation (the number that ligerdiag gave it
-before the compile), after the tags of the calls that lead to it.
+A mark is an additional bit in dependence sets. It is put on one operation or instruction, and spreads to all values that are
+computed from it. Operations are identified by *tag path*: the tag of the operation (the number that ligerdiag gave it before
+the compile), after the tags of the calls that lead to it.
 """
 
 from collections import defaultdict
@@ -73,22 +73,22 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Maps the id of each instruction in the optimized module to its LogicalTime, its position in XLA's flattened
-        schedule.
+        """Returns a mapping from the id of each instruction in the optimized module to its LogicalTime, its position in
+        XLA's flattened schedule.
         """
         return compute_logical_times(self.optimized)
 
     @property
     def has_program(self) -> bool:
-        """Returns whether the program as written, which says what the author means, was evaluated. False if there is no such
-        program, and also if there are no hidden writes, so that nothing had to be evaluated.
+        """Returns whether the program as written, which defines the intended values, was evaluated. False if there is no
+        such program, and also if there are no hidden writes, so that nothing had to be evaluated.
         """
         return bool(self.intended.outputs)
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes for which it is unknown which memory they overwrite, which readers should see
-        them, or whether they happen; a value that depends on one is unknown.
+        """Returns the indices of undecided hidden writes: it is unknown which memory they overwrite, which readers should
+        see them, or whether they happen. Every value that depends on one of them is unknown.
         """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
@@ -142,13 +142,13 @@ class Evaluator:
 
     @property
     def is_tagged(self) -> bool:
-        """Whether the program is as written, and the compile worker tagged its operations."""
+        """Returns whether the program is as written, with tags that the compile worker gave its operations."""
         return self.retagged is None and not self.canonicalized
 
     @cached_property
     def unordered(self) -> UnorderedReads:
-        """Reads of the schedule that nothing forces to come before or after a hidden write; computed once for all
-        evaluations.
+        """Returns the reads in the schedule that nothing forces to come before or after a hidden write; computed once for
+        all evaluations.
         """
         return find_unordered_reads(
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
@@ -206,8 +206,8 @@ class Evaluator:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Evaluates both programs with the given marks, which show in the dependence sets of the outputs which of these
-        operations and instructions each output depends on.
+        """Evaluates both programs with marks (extra bits in dependence sets) on some operations and instructions. The marks
+        in an output's set show on which of these the output depends.
 
         operations: maps the tag path of a program operation to its marks. instructions: maps the id of an optimized
         instruction to its marks.
@@ -229,7 +229,7 @@ class Evaluator:
         )
 
     def find_dependents(self, paths: Iterable[TagPath]) -> tuple[frozenset[TagPath], ...]:
-        """Returns, for each output, those of these operations on which it depends in the program. paths: tag paths of
+        """Returns, for each output, the given operations on which the output depends in the program. paths: tag paths of
         operations, or names of leaves (`name_leaf`).
         """
         marks = {path: self.space.mark(("operation", path)) for path in paths}
@@ -237,9 +237,8 @@ class Evaluator:
         return tuple([frozenset(path for path, mark in marks.items() if labels & mark) for labels in outputs])
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns, for each output, whether it depends on one of these operations along a path without a decision. A
-        decision, such as a comparison, mostly gives the same result for slightly different operands (see
-        `labels.decides`).
+        """Returns, for each output, whether it depends on one of these operations on a path without a decision. A decision,
+        such as a comparison, mostly gives the same result for slightly different operands (see `labels.decides`).
         """
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
@@ -255,8 +254,8 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds, for each output, the hidden writes whose rows the output does not use, neither in the program nor in
-        the schedule.
+        """Finds, for each output, the hidden writes that change only rows which the output uses neither in the program nor
+        in the schedule.
 
         Returns, as bits (see `LabelSpace.bits_of`), all writes that cover only some rows of their operand, and for each
         output the writes among them whose rows it does not use. Rows are not tracked, and no write is returned, if tags
@@ -336,8 +335,8 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Maps the id of each optimized call to the ORIG labels that its operands cannot have, one set for each operand.
-    ORIG says that a value depends on the contents from before a write (see `comparison`).
+    """Returns a mapping from the id of each call in the optimized module to the ORIG labels that its operands cannot have,
+    one set for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
     contents of a write, it does not depend on the old contents in the schedule either. If it seems to, XLA has joined
@@ -394,7 +393,7 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own.
+    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own tag.
 
     XLA names an instruction that comes from the program after its op_name. So the tag is in the names of the operation
     and of its clones, and not in the name of an instruction that a pass has made.

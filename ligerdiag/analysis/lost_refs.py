@@ -91,8 +91,8 @@ class LostRef:
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops this call where it reruns the function around the call, and has moved no read of
-        its Ref.
+        """Returns whether JAX drops this call in a rerun of the function around the call, without having moved a read of the
+        call's Ref.
 
         moves: the Ref accesses that JAX moved or dropped, according to the trace.
         """

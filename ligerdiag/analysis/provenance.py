@@ -53,7 +53,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation of the program, reached by one path of calls. The fields are set once and never changed."""
+    """One operation of the program on one path of calls: an operation in a function that is called twice has two
+    instances.
+    """
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
@@ -63,8 +65,8 @@ class Instance:
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with tag paths as the program has them: only the tags of `call`s, then the
-    operation's own tag, without the tags of conditionals and loops around the operation.
+    """Returns the optimized module with the same tag paths as the program: the tags of the `call`s that lead to an
+    operation, then the operation's own tag. Removes the tags of conditionals and loops around it.
 
     XLA makes a `call` of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop
     that runs once, and inlines it. The op_name of the conditional or loop, with its tag, then precedes the op_names
@@ -181,7 +183,9 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Authorship(Enum):
-    """Whether an instruction of the optimized module is an operation of the author, judged by the instruction's name."""
+    """Whether an instruction of the optimized module is an operation that the author wrote, judged by the instruction's
+    name.
+    """
 
     AUTHORED = "own"
     """The instruction is the author's operation, or a clone of it."""
@@ -193,8 +197,8 @@ class Authorship(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """The program and the optimized module with the tags that `compute_tags` gave them; for an instruction that may
-    compute one of several operations, also the list of these.
+    """The program and the optimized module with the tags that `compute_tags` gave them. For an instruction that may compute
+    one of several operations, `ambiguous` lists these operations.
     """
 
     program: HloModule
@@ -368,8 +372,8 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_computations(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module in which each instruction of a deduplicated branch or loop body has the tag that
-    belongs to its own branch or loop of the program.
+    """Corrects the tags of branches and loop bodies that XLA has deduplicated: returns the optimized module in which each of
+    their instructions has the tag from its own branch or loop of the program.
 
     XLA makes two computations one if they compute the same from their arguments
     (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first one. But

@@ -158,7 +158,7 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Returns the commands of a command buffer (`buffer`) that XLA orders neither before nor after this command.
+    """Returns the commands of the command buffer `buffer` that XLA orders neither before nor after the given command.
     buffers, positions: XLA's buffer assignment, and the place of each value in it.
     """
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
@@ -232,8 +232,8 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`: this instruction
-    may find old or new contents in any part of the overwritten bytes.
+    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`: `reader` may find old or
+    new contents in any part of the overwritten bytes, because it runs at the same time as the kernel.
     """
 
     write: int
@@ -303,8 +303,8 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Returns every race between one of these writes and a reader. command_buffers: only those that keep no more than
-    the order that XLA declares, not the order of the schedule.
+    """Returns every race between one of these writes and a reader. command_buffers: the command buffers that keep only the
+    order that XLA declares, and not the order of the schedule.
     """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}

@@ -37,7 +37,7 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
     """The footprints of both modules (the parameters and kernel results from which each value is computed), and the
-    instructions of the optimized module whose tags the footprints refute.
+    instructions of the optimized module whose tags cannot be right according to the footprints.
     """
 
     program: Mapping[int, Footprint]
@@ -68,8 +68,8 @@ class TagTrust:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Returns whether the instruction of the optimized module may compute one of these operations: whether it is
-        computed only from parameters and kernel results from which they are computed too.
+        """Returns whether the instruction of the optimized module may compute one of these operations. It may if it is
+        computed only from parameters and kernel results from which the operation is computed, too.
         """
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
@@ -94,9 +94,9 @@ class TagTrust:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Maps the ids of instructions that may be carriers, although no trusted tag says so, to the ORIG labels that
-        would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label says
-        that another value depends on that old value (see `comparison`).
+        """Finds the instructions that may be carriers, although no trusted tag says so. Maps the id of each to the ORIG
+        labels that would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label
+        says that another value depends on that old value (see `comparison`).
         """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
@@ -132,8 +132,8 @@ def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
     """Returns whether the program's tags increase in the order of each computation's instructions, and no operation has
     a smaller tag than one of its operands.
 
-    Operations that are computed from no parameter and no kernel, such as constants, are not checked for the order: they
-    come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no ids, so
+    The order of operations that are computed from no parameter and no kernel, such as constants, is not checked, because
+    they come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no ids, so
     that only operands are checked.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None

@@ -104,12 +104,14 @@ class BrokenAliases:
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns the broken aliases of an optimized call: number of the operand to broken alias."""
+        """Returns the broken aliases of an optimized call, as a mapping from the number of the operand to the broken
+        alias.
+        """
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function that takes the tag path of a call in the program, and the call, and returns a map from the
-        number of each operand of the call whose declared alias is broken to the broken alias.
+        """Returns a function that finds the broken aliases of a call in the program. It takes the call's tag path and the
+        call, and returns a mapping from the number of an operand to its broken alias.
 
         The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. If
         only some of the matching optimized calls break an alias, its `certain` is False.
@@ -164,7 +166,7 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Returns all hidden writes in the order in which a walk from the entry computation meets their calls.
+    """Returns all hidden writes, in the order in which a walk from the entry computation comes to their calls.
 
     find_broken: takes a call's tag path and the call, and returns the call's broken aliases by the number of the operand.
     """
@@ -198,7 +200,7 @@ def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
 
 
 def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tags of the `call` instructions among these frames; XLA has not inlined these calls yet."""
+    """Returns the tags of the `call` instructions among these frames; These calls are those that XLA has not inlined."""
     calls = [frame.instruction for frame in frames if frame.instruction.opcode == "call"]
     return tuple([tag for call in calls for tag in module.find_tag_path(call)])
 
@@ -207,7 +209,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
     """Yields every custom call with its call path, once for each path that leads to it; leaves out parts that never run
     (see `hlo.fixed_values`).
 
-    Raises ArtifactError if the paths are too many to follow: nested calls multiply them.
+    Raises ArtifactError if there are too many paths, as with deeply nested calls.
     """
     steps = 0
     for frames in _walk(module, _compute_holders(module), module.entry, ()):

@@ -75,7 +75,7 @@ class ToolchainStatus:
 
     @property
     def state(self) -> StepState:
-        """Returns the state of the first step that does not work; WORKS if all do."""
+        """Returns the state of the first step that does not work; `WORKS` if all steps work."""
         return next((step.state for step in self.steps if step.state is not StepState.WORKS), StepState.WORKS)
 
 
@@ -238,9 +238,7 @@ class TargetStatus:
 def list_target_statuses(
     targets: Sequence[Target] = (), cache_directory: Path | None = None
 ) -> tuple[TargetStatus, ...]:
-    """Returns the status of each target; of all targets that come with ligerdiag if `targets` is empty. Only looks at
-    the disk, and compiles nothing.
-    """
+    """Returns the status of each of the given targets, or of all targets that come with ligerdiag if `targets` is empty."""
     statuses = list_statuses(Cache(cache_directory))
     works = {status.name for status in statuses if status.state is StepState.WORKS}
     specs = {spec.name: spec for spec in (*known_toolchains(), *known_releases())}

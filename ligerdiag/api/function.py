@@ -60,7 +60,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of the running program, with its arguments and the expectation about its outputs."""
+    """A function of the running program, its arguments, and the expectation about its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -182,8 +182,8 @@ class CaseKeywords(TypedDict, total=False):
 
 
 class RunKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and `full`, a field of
-    `CheckOptions.bounds`.
+    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and the keyword `full`, which
+    is a field of `CheckOptions.bounds`.
     """
 
     toolchain: str
@@ -204,15 +204,15 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns a live function with its expectation and other properties. words: the keywords of `ligerdiag.check`;
-    those that are CaseKeywords set the properties, and the others are ignored.
+    """Returns a live function with its expectation and other properties. words: the keywords of `ligerdiag.check`. Keywords
+    in `CaseKeywords` set the properties, and others are ignored.
     """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns the options of a run. words: the keywords of `ligerdiag.check`; those that are RunKeywords set options,
-    and the others are ignored. others: further fields of CheckOptions.
+    """Returns the options of a run. words: the keywords of `ligerdiag.check`. Keywords in `RunKeywords` set options, and
+    others are ignored. others: further fields of CheckOptions.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
@@ -330,7 +330,7 @@ def check_live(
 ) -> CheckReport:
     """Returns the report of one live function, with a case for each target. The selectors of `options` are ignored.
 
-    root: the folder that imports of the worker start from.
+    root: the folder from which the worker's imports start.
 
     Raises what `check` raises, and KeyboardInterrupt after Ctrl-C, once all workers are gone.
     """

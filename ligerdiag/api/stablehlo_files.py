@@ -1,4 +1,4 @@
-"""The part of `inspect` for files with StableHLO: each is compiled by a worker, as a case is, and then judged."""
+"""The part of `inspect` for files with StableHLO: a worker compiles each file like a case, and the result is judged."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,8 +44,8 @@ def is_stablehlo(path: Path) -> bool:
 
 
 def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress: OnProgress | None) -> CheckReport:
-    """Compiles the files for each target of the options, judges and replays them, and returns the report. An error of
-    one file is in the report of that file.
+    """Compiles the files for each target of the options, judges and replays them, and returns the report. Does not raise the
+    error of one file: the file's report has it.
 
     Raises InputError for an unknown target.
     """

@@ -64,9 +64,9 @@ def compute_placements(
 ) -> tuple[Placement, ...]:
     """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    whole: for each array, the sizes of the dimensions that follow those of `shapes` and are never split, such as the
-    words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises
-    CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
+    whole: for each array, the sizes of additional last dimensions, which `shapes` does not have and which are never split,
+    such as the words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids.
+    Raises CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
     """
     every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
     return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
@@ -96,7 +96,9 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """The reason why a read of a Ref no longer follows a write: how JAX split a function, see `compile.lowering.refs`."""
+    """The reason why a read of a Ref no longer follows a write: the way in which JAX split a function, see
+    `compile.lowering.refs`.
+    """
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""

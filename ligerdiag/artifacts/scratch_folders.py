@@ -1,8 +1,8 @@
 """Leases and temporary folders of one process; the next run removes the folders of a process that was killed.
 
-A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that
-ends, however it ends, so an unlocked file is a leftover. A process id would say less: ids are reused, and another
-container has its own.
+A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that ends,
+however it ends, so an unlocked file is a leftover. A process id would not be enough, because ids are reused, and processes
+in another container have other ids.
 
 A temporary folder belongs to the process that holds the lock on the file `lock` in it. That file gets its name only
 once it is locked, so no process finds a new folder unlocked. `remove_stale_folders` removes only real folders of our

@@ -1,4 +1,5 @@
-"""Applies mitigations of a hidden write to a user's own case, and explains why the other mitigations cannot be applied.
+"""Applies mitigations of a hidden write to a user's own case, and explains why others cannot be applied. A mitigation is a
+change of the program that makes XLA order the readers correctly.
 
 A case without siblings (cases of the same name with other mitigations) is compiled as written, and with each of three
 changes to the program that JAX has lowered:

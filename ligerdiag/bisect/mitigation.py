@@ -67,9 +67,9 @@ class Mitigation:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Returns the relative error of each output in the replay, by name: the error of the schedule compared with
-        program order, or that of program order compared with the case's own reference, whichever is larger. Empty
-        without numbers.
+        """Returns the relative error of each output in the replay, by the output's name. It is the larger of two errors:
+        that of the schedule compared with program order, and that of program order compared with the case's reference. Empty
+        if nothing was replayed.
         """
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
@@ -80,8 +80,8 @@ class Mitigation:
 
     @property
     def device_errors(self) -> Mapping[str, float]:
-        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty
-        without a run.
+        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty if
+        nothing ran on a device.
         """
         return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
 
@@ -145,9 +145,8 @@ class Mitigation:
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
     """Returns the mitigation that is fastest on the device; None without mitigations.
 
-    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, the one with the least memory is
-    returned; among those with equal memory, the one with the fewest instructions; among those, the first. An unknown value
-    counts as the highest.
+    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, memory decides, then the number of
+    instructions, then the order in `mitigations`. An unknown value counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)

@@ -70,7 +70,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA because of which one output is not fresh, that is, wrong, right only by luck, or unknown."""
+    """The steps of XLA that are to blame because one output is not fresh, that is, wrong, right only by luck, or unknown."""
 
     output: str
     verdict: Verdict
@@ -178,7 +178,7 @@ def _find_detours(
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """Returns one sentence for each reason, with all the outputs to which it applies."""
+    """Returns one sentence for each reason why outputs are not fresh, with the names of all outputs to which it applies."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")
@@ -227,7 +227,9 @@ def name_step(step: CompilerStep | None) -> str:
 
 
 def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns for each output the pass that loses it or chooses its order, and its verdict without that pass."""
+    """Returns, for each output that is not fresh, the pass of XLA that is to blame, and the verdict on the output if the
+    case is compiled without this pass.
+    """
     draft = runner.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = runner.try_one(trial)

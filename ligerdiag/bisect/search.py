@@ -24,7 +24,7 @@ type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Two positions of a list that have different answers; no position between them has an answer."""
+    """Two positions in a list with different answers, and no position with an answer between them."""
 
     before: int
     after: int
@@ -134,8 +134,8 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and keeps the
-    judgement of every set that was tried.
+    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and stores the
+    judgement on every set that was tried.
     """
 
     count: int
@@ -184,8 +184,8 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns, smallest first, the sets that hold and that are minimal: every set with one knob less was tried and
-        does not hold.
+        """Returns, smallest first, the sets for which the predicate holds and whose minimality is confirmed: every set with
+        one knob less was tried, and the predicate does not hold for it.
         """
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
@@ -286,7 +286,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Yields, for each member of a set, the member and the set without it."""
+    """Yields, for each member of a set, the pair (member, the set without this member)."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 

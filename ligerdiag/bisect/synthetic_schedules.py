@@ -25,7 +25,7 @@ _MOST = 1_000_000
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """Returns a copy of the module in which every `call` is inlined and nothing is scheduled; the module itself if it
+    """Returns a copy of the module in which every `call` is inlined, without a schedule. Returns the module itself if it
     contains no `call`.
 
     Each call gets its own copies of the callee's instructions, including loops and branches inside it. The tag path of

@@ -1,4 +1,4 @@
-"""`ligerdiag fix`: changes the source so that every output is fresh, and proves it."""
+"""`ligerdiag fix`: changes the source so that every output is fresh, and proves that the changed program is right."""
 
 import sys
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class FixLine(ReplayBounds):
-    """The options of `fix`: what to make right, with which cures, and where the diff goes."""
+    """The options of `fix`: which cases to make right, with which cures, and where the diff goes."""
 
     selectors: Annotated[
         tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)

@@ -110,8 +110,8 @@ def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
 
 
 def require_known_file(path: Path) -> None:
-    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at
-    `path` holds anything else.
+    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at `path` is
+    anything but a file of known findings.
     """
     from ligerdiag import api
 
@@ -189,8 +189,8 @@ def write_report_comparison(
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes bisections to standard output in the format `form`; with `output`, writes them to that file, and a table
-    to standard output. code: the exit code to name in JSON.
+    """Writes bisections to standard output in the format `form`. If `output` is given, writes them to that file instead, and
+    a table to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_bisections_json
     from ligerdiag.report.terminal.full_report import render_bisections
@@ -204,8 +204,8 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the result of `diff` to standard output in the format `form`; with `output`, writes it to that file, and a
-    table to standard output. code: the exit code to name in JSON.
+    """Writes the result of `diff` to standard output in the format `form`. If `output` is given, writes it to that file
+    instead, and a table to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_differences_json
     from ligerdiag.report.terminal.full_report import render_difference_report
@@ -444,7 +444,7 @@ def _write_issue(report: CheckReport, path: Path, bisections: Sequence[Bisection
 
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the number of findings of each rule to standard output; to stderr if standard output has a format for
+    """Writes the number of findings of each rule to standard output, or to stderr if standard output has a format for
     programs, such as JSON.
     """
     from ligerdiag.report.terminal.concise import render_statistics
@@ -453,8 +453,8 @@ def write_statistics(report: CheckReport, outputs: Outputs) -> None:
 
 
 def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
-    """Writes the slowest cases, at most `count` of them or all for 0, to standard output; to stderr if standard output
-    has a format for programs, such as JSON.
+    """Writes the slowest cases, to standard output, or to stderr if standard output has a format for programs, such as JSON.
+    count: the most cases to write; 0 means all.
     """
     from ligerdiag.report.terminal.durations import render_durations
 
@@ -462,7 +462,7 @@ def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
 
 
 def write_printed(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the text that the user's code printed to standard output; to stderr if standard output has a format for
+    """Writes the text that the user's code printed to standard output, or to stderr if standard output has a format for
     programs, such as JSON.
     """
     from ligerdiag.report.terminal.printed_text import render_printed

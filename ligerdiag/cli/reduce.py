@@ -71,7 +71,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """The text on standard output, beside the files that `reduce` writes."""
+    """What `reduce` writes to standard output, in addition to its files."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"

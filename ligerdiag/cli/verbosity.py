@@ -19,7 +19,7 @@ class Verbosity(Enum):
 
 
 def parse_verbosity(*, quiet: bool, verbose: bool) -> Verbosity:
-    """Returns the verbosity that `--quiet` and `--verbose` ask for. Raises InputError if both are given."""
+    """Returns the verbosity that the options `--quiet` and `--verbose` set. Raises InputError if both are given."""
     if quiet and verbose:
         raise InputError("expected -q or -v but got both: -q leaves out most of the report, and -v adds to it")
     if quiet:

@@ -130,7 +130,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request to replay the artifact of a run on the device with the same arguments, and to compare the results."""
+    """A request to replay, with the same arguments, the artifact that ran on a device, and to compare the two results."""
 
     source: Source
     case_id: str
@@ -169,7 +169,8 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job in which a worker replays the artifact that ran on the device, and compares the two results.
+    """Returns the job in which a worker replays the artifact that ran on the device, and compares the results of the device
+    with those of the replay.
 
     timeout: in seconds.
     """

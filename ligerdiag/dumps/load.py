@@ -292,7 +292,7 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The launches of a module, as far as files about them were found; a module can be judged without them."""
+    """The launches of a module, as far as the dump has files about them. A module can be judged without such files."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None

@@ -101,7 +101,8 @@ def _find_text(cubin: bytes, symbol: str) -> str:
 def compute_tile_accesses(text: str, entry: str) -> tuple[Access, ...]:
     """Returns the access through each pointer argument of the kernel `entry`, in the order of the arguments.
 
-    text: the Tile IR of its module. Raises ArtifactError, with the reason, if an access could not be followed.
+    text: the Tile IR of its module. Raises ArtifactError, with the reason, if it is unknown which memory an operation
+    accesses.
     """
     lines = iter(_STRING.sub('""', text).splitlines())
     head = next((line for line in lines if line.lstrip().startswith(f"entry @{entry}(")), None)

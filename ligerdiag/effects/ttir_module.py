@@ -37,7 +37,8 @@ operation without a location in the kernel's Python source.
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns the line of Python source that each of the given lines of a printed module names; None if it names none.
+    """Returns, for each of the given lines of a printed module, the line of Python source that it names; None for a line
+    that names none.
 
     text: the whole printed module, which defines the locations. lines: some of its lines.
     """
@@ -71,8 +72,8 @@ def parse_argument_names(text: str, function: str, arguments: int) -> tuple[str,
     """Returns the name that each argument of a function has in the kernel's Python source, empty where unknown; () if the
     text does not give a location for each argument.
 
-    text: the whole printed module. function: the function's name. arguments: how many it has. Triton writes the names as
-    locations since about version 3.3.
+    text: the whole printed module. function: the function's name. arguments: the number of its arguments. Triton writes the
+    names as locations since about version 3.3.
     """
     head = next((line for line in text.splitlines() if _is_head(line, function)), "")
     found = _NAMED.findall(head)
@@ -161,7 +162,7 @@ class Function:
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
         """Returns the operations of one block, in order.
 
-        parent: index of the operation that owns the region, -1 for the function's own body. region, block: numbers of
+        parent: index of the operation that contains the region; -1 for the function's own body. region, block: numbers of
         the region in that operation and of the block in the region.
         """
         return self._members.get((parent, region, block), [])

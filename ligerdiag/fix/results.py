@@ -31,7 +31,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """The form of a call's results before the change, such as one value or a tuple."""
+    """The form in which a call returned its results before the change, such as one value or a tuple."""
 
     NOTHING = auto()
     ONE = auto()
@@ -49,8 +49,9 @@ def bind_results(
     before: Sequence[str] = (),
     is_tuple: bool = True,
 ) -> list[str]:
-    """Changes the statement of a call so that it keeps the call's additional results, which come after the present results.
-    Returns the source texts of the names that get the call's results, including the additional results.
+    """Changes the statement around a call so that it assigns the call's additional results to variables. They come after the
+    call's present results. Returns the source texts of the names that get the call's results, including the additional
+    results.
 
     make: function that returns the changed call. names: for each additional result, the name of the variable that gets the
     result. before: source lines to put before the statement. after: function that gets the source texts of all names and
@@ -196,11 +197,11 @@ def _take_out(
 
 
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
-    """Makes functions return the new contents of their parameters to those callers that may read them.
+    """Changes functions so that they also return the new contents of their parameters to the callers that may read them.
 
-    plans: the variables that get the new contents of each overwritten argument. depth: how many levels of callers may be
+    plans: for each overwritten argument, the variables that get its new contents. depth: how many levels of callers may be
     changed, counted from the innermost caller. Raises UnreachedCallerError if a caller would keep the old contents, and
-    CannotFixError if a function cannot return more.
+    CannotFixError if a function cannot be changed to return more values.
     """
     function = file.find_function(call)
     if function is None:
@@ -301,11 +302,10 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
 def extend_return_type(
     function: cst.FunctionDef, parameters: Sequence[str], *, is_sequence: bool
 ) -> cst.Annotation | None:
-    """Returns the annotation of a function that returns these parameters as well; None if there is none, or if the
-    function does not say the types.
+    """Returns the new return annotation of a function that also returns these parameters. Returns None if the function has
+    no such annotation, or if the types of the parameters are unknown.
 
-    The type of the new contents is that of the parameter, or, if it has none, that of the array which the function returned
-    before.
+    The type of the new contents is the parameter's annotation or, without one, the type that the function returned before.
 
     is_sequence: whether the function writes out a tuple or list in its `return`.
     """
@@ -412,9 +412,9 @@ def _change_caller(
 def plan(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
 ) -> NewContents:
-    """Returns the variables that get the new contents of an argument. The function of the call also returns the new contents
-    if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
-    `hand_up`.
+    """Returns the variables that get the new contents of an argument of a call. The function around the call also returns
+    the new contents if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`.
+    depth: as in `hand_up`.
     """
     found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)

@@ -169,7 +169,9 @@ as a loop may, `_Check._shared` knows this value, too, so the check treats both 
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if there is no contradiction."""
+    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if there is no
+    contradiction.
+    """
     return buffers.fault or _Check(module, buffers).run()
 
 

@@ -233,7 +233,9 @@ def render_error(error: LigerdiagError) -> str:
 
 
 def render_refusal() -> str:
-    """Returns the line by which a worker tells its parent process that it does not take the job, which needs a new worker."""
+    """Returns the line by which a worker tells its parent process that it does not take the job, which needs a new
+    worker.
+    """
     return _REFUSAL + "\n"
 
 

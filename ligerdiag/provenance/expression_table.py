@@ -207,7 +207,9 @@ class ExpressionTable:
         return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
 
     def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
-        """Returns the expression number of an array that is reshaped from the dimensions `before` to the dimensions `after`."""
+        """Returns the expression number of an array that is reshaped from the dimensions `before` to the dimensions
+        `after`.
+        """
         if before == after:
             return operand
         base, dimensions = self._reshapes.get(operand, (operand, before))

@@ -98,7 +98,9 @@ class Identification:
 
     @property
     def is_structured(self) -> bool:
-        """Returns whether expression numbers are evidence; False if the modules have too many paths of calls to be numbered."""
+        """Returns whether expression numbers are evidence; False if the modules have too many paths of calls to be
+        numbered.
+        """
         return self._numbered.is_complete
 
     @cached_property

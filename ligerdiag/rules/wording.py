@@ -270,7 +270,9 @@ SPARE = "before jax-triton 0.4 the kernel also needs a spare pointer for each ne
 
 
 def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns the help of a finding about a reader that needs the old contents: how the kernel call can declare the write."""
+    """Returns the help of a finding about a reader that needs the old contents: how to declare the write at the kernel
+    call.
+    """
     return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 

@@ -389,7 +389,9 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns the description of a task that its stored result contains; equal tasks in two clones have equal descriptions."""
+    """Returns the description of a task that its stored result contains. Equal tasks in two clones have equal
+    descriptions.
+    """
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {
         "case": task.case_id,

@@ -34,7 +34,7 @@ class FieldLine:
 
 @lru_cache(maxsize=8)  # a compile asks four times
 def strip_comments(description: str) -> str:
-    """Returns the description without comments, blank lines and indentation. A `#` inside quotes does not begin a comment."""
+    """Returns the description without comments, blank lines and indentation. A `#` inside quotes begins no comment."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
     return "\n".join(line for line in lines if line)
 

@@ -57,7 +57,7 @@ class TemplateKind:
 
 
 def connect(kind: TemplateKind) -> socket.socket | None:
-    """Returns a connection to the template server; None if there is no server, or if this kind of worker must not be forked."""
+    """Returns a connection to the template server; None if there is no server, or if such a worker must not be forked."""
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None

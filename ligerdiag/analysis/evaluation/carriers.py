@@ -55,8 +55,8 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: operations that hold an operand's value from before a write, where ORIG labels
-    start (an ORIG label says that a value depends on such old contents).
+    """The carriers of all hidden writes: operations that hold an operand's value from before a write. ORIG labels, which say
+    that a value depends on such old contents, start there.
     """
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
@@ -166,9 +166,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps the id of each instruction of the optimized module that computes a carrier (an operation that holds an
-    operand's value from before a write) to the ORIG labels that start there. An ORIG label says that a value depends on
-    the contents from before a write.
+    """Finds the instructions of the optimized module that compute a carrier (an operation that holds an operand's value from
+    before a write). Maps the id of each to the ORIG labels that start there. An ORIG label says that a value depends on the
+    contents from before a write.
 
     candidates: maps the tag of an instruction that may compute one of several operations to the tag paths of these
     operations. At such an instruction a label starts only if it would start at each of these operations.
@@ -182,8 +182,8 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers (operations that hold an operand's value from before a write) that no instruction of the
-    optimized module computes under their tag, because XLA has rewritten them.
+    """Returns the carriers that are not found in the optimized module, because XLA has rewritten them. A carrier is an
+    operation that holds an operand's value from before a write; no instruction with its tag computes it any more.
     """
     tags = module.tags
     found = {
@@ -201,8 +201,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define
-    it in place of carriers that XLA has rewritten.
+    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define the
+    operand in place of carriers, operations with its old value that XLA has rewritten.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on
@@ -243,9 +243,9 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields each instruction that may compute one of several operations (its candidates) of which at least one is a
-    carrier: (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate). An ORIG
-    label says that a value depends on the contents from before a write.
+    """Yields (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate) for each
+    instruction with several candidates, operations that it may compute, at least one of which is a carrier. An ORIG label
+    says that a value depends on the contents from before a write.
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

@@ -79,9 +79,9 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the key for one leaf of the result of a loop or conditional, in a map from tag path to marks (extra bits
-    in dependence sets): the tag path of the loop or conditional, followed by a negative number, which is no operation's
-    tag. number: number of the leaf.
+    """Returns the name of one leaf of the result of a loop or conditional, in the form of a tag path: that of the loop or
+    conditional, followed by a negative number, which is no operation's tag. Marks are put on the leaf by this name. number:
+    number of the leaf.
     """
     return (*path, -2 - number)
 

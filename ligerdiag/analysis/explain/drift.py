@@ -47,7 +47,9 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """The state of a kernel call in a compile that lacks a hidden write of the other compile."""
+    """What became of a kernel call in a compile that lacks a hidden write of the other compile. For example, the call now
+    declares the write.
+    """
 
     DECLARED = "declared"
     """An output of the call aliases an operand."""
@@ -77,8 +79,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader of an overwritten value as it is in the first and in the second compile. The field of a compile that
-    lacks the reader is None.
+    """One reader of an overwritten value as it is in the first and in the second compile. A field is None if that compile
+    lacks the reader.
     """
 
     before: Reader | None
@@ -87,8 +89,8 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write as it is in the first and in the second compile, and its changes. The field of a compile that
-    lacks the write is None.
+    """One hidden write as it is in the first and in the second compile, and its changes. A field is None if that compile
+    lacks the write.
     """
 
     before: Neighbourhood | None
@@ -103,8 +105,8 @@ class NeighbourhoodPair:
 
     @property
     def title(self) -> str:
-        """Returns the heading for the write, such as "`ce_kernel` operand 0", as in the first compile that has the
-        write.
+        """Returns the heading for the write, such as "`ce_kernel` operand 0". It comes from the first compile if this
+        compile has the write.
         """
         return next(one.title for one in (self.before, self.after) if one is not None)
 
@@ -124,8 +126,8 @@ function returns equal values for them. No function uses an instruction's name o
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns (the changes of the outputs, one pair for each hidden write, with the changes around that write). The
-    pairs of the writes in `before` come first.
+    """Compares two compiles. Returns (changes of the outputs, pairs), with one pair for each hidden write, which has the
+    changes around that write. The pairs of the writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
@@ -137,8 +139,8 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs the readers of two compiles, by criteria from strict to loose; a reader without a partner gets a pair whose
-    other side is None.
+    """Pairs the readers of two compiles, by criteria from strict to loose; for a reader without a partner, the other field
+    of the pair is None.
     """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}

@@ -1,5 +1,5 @@
-"""Finds the outputs that depend on an ambiguity, something unknown about the author's intention or about an
-instruction; `ambiguities` defines the kinds of ambiguities.
+"""Finds the outputs that depend on an ambiguity, which is something unknown about the author's intention or about an
+instruction. `ambiguities` defines the kinds of ambiguities.
 
 The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to
 search. This module puts a mark (an extra bit in dependence sets) on each operation and each instruction whose match is
@@ -91,7 +91,7 @@ class AmbiguitySearch:
 
     @property
     def outputs(self) -> Mapping[str, OutputVerdict]:
-        """Maps the name of each output to its verdict before any ambiguity is considered."""
+        """Returns the verdict on each output, by the output's name, before any ambiguity is considered."""
         return self.blamed.outputs
 
     def _find_mixed(self) -> Iterator[tuple[str, set[Ambiguity]]]:

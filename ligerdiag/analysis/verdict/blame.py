@@ -53,7 +53,7 @@ class ReadFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of these outputs: stale, clobbered or latent."""
+        """Returns the verdict on the outputs that are wrong or latent because of this read: stale, clobbered or latent."""
         return Verdict.LATENT if self.wrong is None else self.wrong.verdict
 
 
@@ -77,8 +77,8 @@ class Blamed:
     """
 
     def drop(self, is_dropped: Callable[[str, Cause], bool]) -> "Blamed":
-        """Returns a copy without those causes of the outputs' verdicts for which `is_dropped` returns True, and without
-        the outputs' part in reads for which nothing is left to explain.
+        """Returns a copy without the causes for which `is_dropped` is true. A read is no longer blamed for an output that
+        has lost all causes which the read explained.
 
         is_dropped: takes the name of an output, and one of its causes.
         """

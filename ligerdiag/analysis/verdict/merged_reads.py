@@ -25,7 +25,9 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version because one instruction computes it and an operation of another version."""
+    """An operation that gets the wrong version because one instruction computes both it and an operation that means another
+    version.
+    """
 
     operation: HloInstruction
     """The operation, in the program as written."""
@@ -52,9 +54,9 @@ def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRea
 
 
 def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
-    """Returns the merged operation that makes an output wrong although no operation that is left in the schedule reads a
-    wrong version; None if there is none, or if the output is not an operation's result. write: index of the hidden
-    write. output: number of the output.
+    """Returns the merged operation that makes an output wrong, if no operation that is left in the schedule reads a wrong
+    version. Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the
+    hidden write. output: number of the output.
     """
     root = pair.program.entry.root
     values = root.operands if root.opcode == "tuple" else (root,)

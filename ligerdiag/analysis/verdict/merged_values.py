@@ -53,8 +53,8 @@ class MergedEdge:
 def blame_merged_values(
     outputs: Mapping[str, OutputVerdict], pair: EvaluatedPair, comparison: Comparison, evaluator: Evaluator
 ) -> tuple[dict[str, OutputVerdict], Mapping[str, tuple[MergedEdge, ...]]]:
-    """Returns the verdicts, made worse for outputs that depend on a consumer of merged values, and for each output the
-    loops and conditionals among these consumers.
+    """Returns (verdicts, loops and conditionals for each output). A verdict becomes worse if the output depends on a
+    consumer of merged values, and the loops and conditionals are those among these consumers.
     """
     space = comparison.space
     merged = list(_find_merged(pair, comparison, evaluator))

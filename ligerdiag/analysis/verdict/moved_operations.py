@@ -67,9 +67,9 @@ class MovedOperations:
         return self._found[key]
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
-        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved, or behind
-        several operations.
+        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of the
+        operation that have the opcode behind which XLA has moved it. Returns () if the operation is not moved, or is moved
+        behind several operations.
         """
         reads = self.list_reads(path, instruction)
         if not reads:
@@ -80,8 +80,8 @@ class MovedOperations:
         return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
-        """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`
-        in its place.
+        """Returns whether XLA may move the operation at `path` behind its users, so that these read the operation `operand`
+        instead.
         """
         found = self.intended.tagged.get(path)
         return found is not None and found.opcode in _MOVABLE and operand in found.operands

@@ -75,8 +75,8 @@ class OperandProvenance:
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand of the instruction, the tag path of the program's operation that it is and its
-        dependence set; `UNSEEN` if neither is known.
+        """Returns, for each operand of the instruction, its dependence set and the tag path of the program's operation that
+        computes it; `UNSEEN` if neither is known.
 
         path: tag path of the operation that the instruction computes.
         """
@@ -120,8 +120,8 @@ class OperandProvenance:
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns each order of the operation's intended operands into which XLA may have brought them, judged by the
-        recognised operands; an empty list if the operands cannot be distinguished.
+        """Returns the orders in which XLA may have put the operation's intended operands, judged by the recognised operands;
+        an empty list if the operands cannot be distinguished.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -173,12 +173,12 @@ class OperandProvenance:
 
     @cached_property
     def moved(self) -> MovedOperations:
-        """The operations that XLA has moved behind their users."""
+        """Returns the operations that XLA has moved behind their users."""
         return MovedOperations(self.intended, self.evaluator)
 
     @cached_property
     def twins(self) -> Twins:
-        """The program's operations that are one value to XLA."""
+        """Returns the program's operations that are one value to XLA."""
         return find_twins(self.evaluator.program)
 
     @cached_property

@@ -54,7 +54,7 @@ class TwinJudge:
     comparison: Comparison
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
+        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of this
         operation. write: index of the hidden write about which it is wrong.
 
         A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
@@ -95,7 +95,7 @@ NO_KERNEL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """The causes and the reads on which each output depends, in the order of the outputs."""
+    """The causes and the reads on which each output depends, output by output."""
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]

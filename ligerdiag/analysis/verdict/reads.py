@@ -78,8 +78,8 @@ class BlamedReads:
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Yields the reads that are blamed for this hidden write; a step (a scheduled instruction) may appear several
-        times.
+        """Yields the reads that are blamed for an output that is wrong, or right by luck, with respect to this hidden write.
+        An instruction may appear several times.
         """
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(

@@ -62,7 +62,7 @@ def _name_key(key: Any) -> str:
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Returns the names, with a number added to each that occurs several times: `x#1`, `x#2`."""
+    """Returns the names; a number is added to each name that occurs several times: `x#1`, `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:
@@ -271,7 +271,9 @@ def _make_key_dtype(implementation: str) -> Any:
 
 
 def compute_words(array: Any) -> tuple[int, ...]:
-    """Returns the shape of the u32 data of each typed random key in the array; () for an array of numbers."""
+    """Returns the shape of the u32 data of a typed random key, if the array has such keys, for example (2,); otherwise
+    ().
+    """
     if not is_key(str(array.dtype)):
         return ()
     library: Any = jax

@@ -48,7 +48,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDescription:
-    """A target's description without the fields that this version of XLA does not know."""
+    """A target's description without the fields that the worker's version of XLA does not know."""
 
     text: str
     """The description; unchanged, with its comments, if XLA knows all fields."""
@@ -101,8 +101,8 @@ def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
 
 @lru_cache(maxsize=8)
 def build_topology(name: str, description: str) -> Any:
-    """Returns the topology of that name, such as `1x2x1`, of devices that the description describes. description:
-    without comments. Raises CompileError.
+    """Returns the topology of that name, such as `1x2x1`, whose devices are those of the description. description: without
+    comments. Raises CompileError.
     """
     try:
         return _ask(name, description)

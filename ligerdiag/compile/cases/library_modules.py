@@ -17,10 +17,7 @@ from ligerdiag.model.case import Arg
 
 
 class WithVariables:
-    """A function that also returns the NNX variables that it changed in its arguments. Its result maps the name of each
-    changed argument to the argument's changed variables, and `output` to the original result, if the function returns
-    any.
-    """
+    """A function that returns, in addition to its result, the NNX variables that it changed in its arguments."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self.function = function

@@ -54,10 +54,9 @@ def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
     """Returns a sha256 that identifies the case's arguments (including the rules by which random ones are drawn) and
     its reference, a function in plain jnp that computes the right outputs.
 
-    It is equal for two cases only if the arguments and references are known to be equal: with a reference that cannot
-    be identified (a closure, a method), the sha256 contains the case's source and id, so that no other case has it.
-    is_live: whether the case is a live function; its reference is never identified, because its file need not contain
-    the reference.
+    It is equal for two cases only if the arguments and references are known to be equal: if a reference cannot be identified
+    (a closure, a method), the sha256 also covers the case's source and id, so that no other case has the same one. is_live:
+    whether the case is a live function; its reference is never identified, because its file need not contain the reference.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -100,7 +99,7 @@ def _describe_value(value: object) -> str:
 
 
 class CaseLoader:
-    """Loads the cases of a source, and holds those of the source that was loaded last."""
+    """Loads the cases of a source, and keeps the cases of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
         """once: whether the loader serves one source only. If so, `load` raises UsedWorkerError for any other source, and
@@ -195,7 +194,7 @@ def _compute_path() -> list[str]:
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
-    """Returns the record of the case that the parent process gets: all but its function and arguments."""
+    """Returns the record of the case for the parent process: everything but its function and arguments."""
     return CaseSpec(
         id=case.id,
         name=case.name,
@@ -366,7 +365,7 @@ def _is_of_project(path: Iterable[str]) -> bool:
 
 
 def list_project_modules() -> dict[str, str]:
-    """Returns the imported modules of the project: name to file."""
+    """Returns the imported modules of the project, as a dict from the module's name to its file."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if _OWN.get(name) is module:
@@ -382,8 +381,8 @@ _OWN: dict[str, object] = {}
 
 
 def note_own_modules() -> None:
-    """Notes which of the modules imported so far do not belong to the project. A process calls this once, before it imports
-    a user's file: checking a thousand modules for every file would take longer than importing the file.
+    """Records which of the modules imported so far do not belong to the project. A process calls this once, before it
+    imports a user's file: checking a thousand modules for every file would take longer than importing the file.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)
@@ -394,8 +393,8 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends, except the files that the case imports. They are the
-    function file, and the files that define the objects which were pickled by value.
+    """Returns the files on which the case of a live function depends, apart from the files that the case imports. They are
+    the function file, and the files that define the objects which were pickled by value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
@@ -423,7 +422,7 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Drops the kernels of the last live function and restores the settings of `jax.config`."""
+    """Removes the kernels of the last live function and restores the settings of `jax.config`."""
     forget_kernels()
     if _settings:
         _update_settings(_settings)

@@ -32,8 +32,8 @@ def find_platform() -> Platform:
 
 
 def prepare_plugin() -> None:
-    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. It must be
-    called before JAX is imported. Raises CompileError if a library is missing.
+    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. Must be called
+    before JAX is imported. Raises CompileError if a library is missing.
     """
     if find_platform() is not Platform.ROCM:
         return

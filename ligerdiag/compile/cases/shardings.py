@@ -28,7 +28,8 @@ def has_shardings(jitted: Any) -> bool:
 
 
 def read_shardings(jitted: Any) -> dict[str, Any]:
-    """Returns those of the options `in_shardings` and `out_shardings` that the `jax.jit` of this function was given.
+    """Returns the options `in_shardings` and `out_shardings` of the function's `jax.jit`, without an option that was not
+    given.
 
     Raises InputError for a sharding that names devices and no axes of a mesh.
     """

@@ -42,8 +42,8 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
 
 
 def group_shared_arguments(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Returns groups of positions: those in one group have the same number, other than 0. numbers: for each argument the
-    number that `number_shared_arrays` gives its array, or 0.
+    """Returns the positions in groups: the positions of one group have the same number in `numbers`. Positions with number 0
+    are in no group. numbers: for each argument the number that `number_shared_arrays` gives its array, or 0.
     """
     groups: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):

@@ -43,8 +43,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, a NumPy array, a
-    symbolic zero, a random key or a Ref.
+    """Returns the shape and dtype of a value; None for a value that cannot be a kernel's operand, such as a number, a NumPy
+    array, a symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
@@ -102,8 +102,8 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """The snapshots (copies that keep the version of a value that the author means) of the current trace, as far as
-    this module uses them; `intent.IntentTrace` implements the protocol.
+    """Protocol for the snapshots of the current trace, which are copies that keep the version of a value that the author
+    means. `intent.IntentTrace` implements it.
     """
 
     is_whole: bool
@@ -115,15 +115,15 @@ class Saver(Protocol):
         ...
 
     def copies(self, form: Form) -> bool:
-        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot, a copy
-        that keeps its present version.
+        """Records that the trace saves a value of this shape and dtype. Returns whether such values get a snapshot, a copy
+        that keeps the present version.
         """
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Fixes the version (the contents before or after a kernel's write) of the inputs of `body`, the body of a
-        `jax.checkpoint` that `trace` splits inside the context: whenever an input is saved there, the version that it
-        had on entry is used.
+        """Inside the context, whenever an input of `body` is saved, saves the version (the contents before or after a
+        kernel's write) that it had at the beginning of `body`. `body` is the body of a `jax.checkpoint` that `trace` splits
+        inside the context.
 
         values: the inputs; None for an input that JAX does not know.
         """
@@ -344,8 +344,8 @@ def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
 
 @contextmanager
 def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
-    """Gives each call of these primitives an effect inside the context, so that JAX does not drop a call with unused
-    results.
+    """Inside the context, marks each call of these primitives as having an effect, so that JAX does not drop calls with
+    unused results.
     """
 
     def keep(evaluate: Any) -> Any:
@@ -380,7 +380,9 @@ WRITES = _make_effect()
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Replaces the attribute `name` of the holder by `wrap(attribute)` inside the context; restores it afterwards."""
+    """Inside the context, replaces the attribute `name` of `holder` by the result of `wrap`, which gets the original
+    attribute.
+    """
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:
@@ -391,8 +393,8 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Replaces, inside the context, JAX's functions that split a jaxpr by their wrappers from `mark_policy`. JAX also
-    calls them for each function that the jaxpr calls.
+    """Inside the context, wraps JAX's functions that split a jaxpr with `mark_policy`. JAX also calls these functions for
+    each function that the jaxpr calls.
     """
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
@@ -426,8 +428,8 @@ loop itself.
 
 @contextmanager
 def stack_slices(marks: Saver) -> Generator[None]:
-    """Makes a scan inside the context stack the slices that its body returns or keeps, instead of returning `xs`
-    itself.
+    """Inside the context, makes a scan stack the slices of `xs` that its body returns or keeps. Otherwise JAX would return
+    `xs` itself.
 
     JAX asks in many places which inputs a jaxpr passes on unchanged, but only loops slice inputs, so only the functions
     that JAX's module of loops calls are replaced.

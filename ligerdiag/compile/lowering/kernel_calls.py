@@ -70,8 +70,8 @@ class LoweredCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Returns whether the custom call comes from this call of the user's code: both have the same name or, if one of
-        them has no name, the same lines and kernel.
+        """Returns whether the custom call comes from this call in the user's code. It does if both have the same name or, if
+        one of them has no name, the same lines and kernel.
         """
         if self.name and call.name:
             return self.name == call.name
@@ -81,14 +81,14 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Returns whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name,
-        or contains no Triton IR as text, so that the name cannot be compared.
+        """Returns whether the custom call may launch the kernel of `call`. It may if its backend config defines a kernel of
+        that name, or if the backend config contains no Triton IR as text, so that the names cannot be compared.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] = PRIMITIVES) -> tuple[TracedCall, ...]:
-    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: calls that the
     program made but for which the jaxpr has no equation.
 
     binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose calls
@@ -149,7 +149,7 @@ def compute_kernel_calls(
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Returns a record of each traced call that says whether XLA gets the call.
+    """Returns a record for each traced call, which says whether the call reaches XLA.
 
     live: the tags (numbers) of the operations that reached XLA. dropped: kernel calls of the program as written that
     the program for XLA lacks.
@@ -322,7 +322,7 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
     """Returns the custom call to which JAX lowers one call of this primitive on operands of these types, outside of the
-    program; None if that fails, with the traceback in the log.
+    program. Returns None if the lowering fails; the traceback is then in the log.
     """
     try:
         library: Any = jax
@@ -340,7 +340,7 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
 
 
 def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """Returns the call of a primitive as a function of arrays, which returns the call's results, followed by the new
+    """Returns a function of arrays that calls the primitive. It returns the results of the call, followed by the new
     contents of each Ref.
     """
     library: Any = jax
@@ -357,7 +357,7 @@ def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any
 
 
 def make_shape(aval: Any) -> jax.ShapeDtypeStruct:
-    """Returns the shape and element type of an array, or of the contents of a Ref."""
+    """Returns the shape and element type of an array type; for a Ref, those of the Ref's contents."""
     inner = getattr(aval, "inner_aval", aval)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 

@@ -54,14 +54,16 @@ def put_lineage(module: ir.Module) -> int:
 
 
 def drop_lineage(module: ir.Module) -> None:
-    """Takes the attributes of `put_lineage` away again."""
+    """Removes the attributes that `put_lineage` has added."""
     for one in walk_operations(module.operation):
         if ATTRIBUTE in one.attributes:
             del one.attributes[ATTRIBUTE]
 
 
 def has_lineage(proto: bytes) -> bool:
-    """Returns whether a module, a serialized HloProto, has lineage: XLA drops an attribute that it does not know."""
+    """Returns whether a module, a serialized HloProto, records the lineage of its values. XLA drops the attribute for it if
+    it does not know the attribute.
+    """
     module = HloProto.FromString(proto).hlo_module
     return any(one.original_value for computation in module.computations for one in computation.instructions)
 

@@ -76,7 +76,7 @@ CUSTOM_CALL = "stablehlo.custom_call"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A read, after a kernel call in program order, of the storage of one of the call's operands."""
+    """A read of the storage of a kernel's operand, after the kernel's call in program order."""
 
     tag: int
     operand: int
@@ -92,8 +92,8 @@ class Use:
 
 class AliasedStorage:
     """The operations of a module, and the sets of its values that share storage. `operations` maps each tag (the operation's
-    number) to the operation; `paths` maps the tag to the operation's place in the module: regions, blocks and positions (see
-    `AliasPath`).
+    number) to the operation; `paths` maps each tag to the operation's place in the module: regions, blocks and positions
+    (see `AliasPath`).
     """
 
     def __init__(self, module: Any) -> None:
@@ -131,9 +131,9 @@ class AliasedStorage:
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns the reason why a tie (a trivial operation that replaces one use of a value) of this operand of a
-        function call would change more than a read: the function passes the operand to a kernel, or returns it. Returns
-        an empty text if the function does neither.
+        """Returns the reason why an operand of a function call cannot get a tie (a trivial operation that replaces one use
+        of a value); an empty text if it can. It cannot if the function passes the operand to a kernel, or returns it,
+        because the tie would then change more than a read.
 
         tag: the number of the function call; for any other operation the text is empty.
         """
@@ -341,7 +341,7 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
     """Returns the readers in the tagged module: the operations that read the storage of a kernel's operand after the
-    kernel's call. Never raises: if the readers cannot be found, `Readers.trouble` has the reason.
+    kernel's call. Raises nothing if the readers cannot be found: `Readers.trouble` then has the reason.
     """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
@@ -414,9 +414,9 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
-    """Makes the readers with these ids run after their kernels. Before each reader, inserts a tie: the trivial operation
-    `value + s - s`, with `s` from the kernel's result. If `by_barrier` is true, inserts an optimization barrier instead.
-    module: the module in which the readers were found.
+    """Makes the readers with these ids run after their kernels. Inserts a tie before each reader, which is the trivial
+    operation `value + s - s` with `s` from the kernel's result or, if `by_barrier` is true, an optimization barrier. module:
+    the module in which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.
@@ -525,8 +525,8 @@ class _TieWriter:
 def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
     """Makes the function return the value as an additional result; returns the index of this result.
 
-    operations: the module's operations by tag. The `return` and the calls of the function are replaced by new operations, in
-    this mapping as well.
+    operations: the module's operations by tag. Replaces the `return` and the calls of the function by new operations, in the
+    module and in `operations`.
     """
 
     def exchange(operation: Any, **more: list[Any]) -> None:

@@ -158,8 +158,8 @@ def compute_results(
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
     """Returns an Unknown for the results of an operation. values: its operands.
 
-    If a result is a pointer, it may come from the arguments from which the operands come, or from anywhere if no
-    operand is a pointer.
+    A result that is a pointer may point into the buffers into which the operands may point, or anywhere if no operand is a
+    pointer.
     """
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN

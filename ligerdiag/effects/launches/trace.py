@@ -44,7 +44,7 @@ class Demand:
         """Name of the function that is launched."""
 
     def wants(self, function: Function, op: Operation) -> bool:
-        """Returns whether a result of the operation must be followed."""
+        """Returns whether at least one result of the operation must be followed."""
         reaches = self._reaches
         if reaches is None:
             return True
@@ -59,7 +59,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Returns whether the function called `name` is known and accesses no memory; false if it is recursive."""
+        """Returns whether the function `name` of the module is known to access no memory; false if it is recursive."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False
@@ -171,7 +171,7 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The accesses that the programs of a launch may make to one argument's buffer, and those that they surely make."""
+    """The bytes of one argument's buffer that the programs of a launch may access, and those that they surely access."""
 
     size: int | None
     """Bytes of the buffer; None if unknown."""
@@ -361,8 +361,8 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Makes all accesses in the `with` block uncertain. After the block, the yielded dictionary has, by argument,
-        the writes that were sure within the block; these writes no longer count as sure writes of the buffers.
+        """Treats all accesses in the `with` block as accesses that may not happen. After the block, the yielded dict has,
+        for each argument, the writes that surely happen if the block runs.
         """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
@@ -379,8 +379,8 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Records, as sure writes, the bytes that both ways of a branch surely write. one, other: as `maybe` yields
-        them.
+        """Records, as bytes that are surely written, the bytes that both ways of a branch surely write. one, other: the
+        dicts that `maybe` yielded for the two ways.
         """
         for root in one.keys() & other.keys():
             budget = self._budget

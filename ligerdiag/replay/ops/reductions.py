@@ -66,7 +66,9 @@ class Reducer:
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
-        """Combines arrays of one shape element by element. Evaluates the reducer's computation, and uses no ufunc of NumPy."""
+        """Combines arrays of one shape element by element, by evaluating the reducer's computation, without a NumPy
+        ufunc.
+        """
         shape = first[0].shape
         value = self.scope.call(self.computation, (*first, *second))
         arrays = value if isinstance(value, tuple) else (value,)

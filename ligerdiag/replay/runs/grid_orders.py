@@ -67,7 +67,7 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """Returns the largest relative difference in any buffer, including differences that an operand in `racing` explains."""
+        """Returns the largest relative difference in any buffer, also if an operand in `racing` explains this difference."""
         return max((self.order, *self.racing.values()))
 
 
