@@ -36,8 +36,8 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or at
-    most a second after the parent has ended. pipe: the descriptor of this process's end.
+    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or soon after
+    the parent has ended. pipe: the descriptor of this process's end.
 
     Suits a process that runs a user's code. Such code may start other processes that keep the parent's end of the pipe open,
     so the thread also checks whether the parent still exists.

@@ -143,8 +143,8 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; otherwise the
-    innermost line of code without a file, such as `<string>:3` of `python -c`; "" if there is no such line.
+    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; or else the
+    innermost line of code without a file, such as `<string>:3` of `python -c`. Returns "" if there is no such line.
     """
     frames = traceback.extract_tb(fault.__traceback__)[::-1]
     own = [frame for frame in frames if is_project_file(frame.filename)]

@@ -65,8 +65,8 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes whose kernel call XLA has moved under a condition: the schedule makes the
-    call only in one branch of a conditional, and the program makes it in any case.
+    """Returns the indices of the hidden writes whose kernel call XLA has moved under a condition. The program always makes
+    such a call; the schedule makes it only in one branch of a conditional.
     """
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()

@@ -39,9 +39,9 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read one leaf of an operand, in the order of their computation: the reader itself,
-    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of
-    that operand.
+    """Returns the operations that read one leaf of an operand, in the order of their computation. This is the reader itself
+    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of that
+    operand.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -221,8 +221,8 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Yields (scheduled instruction, operation in it) for each operation that recomputes the overwritten value: in
-        the program the operation reads the value, but the schedule runs it without reading the value.
+        """Yields (scheduled instruction, operation in it) for each operation that recomputes the overwritten value. Such an
+        operation reads the value in the program, but runs in the schedule without reading the value.
 
         known: ids of the readers that `find_reads` has found.
         """

@@ -22,8 +22,8 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns everything that depends on these leaves of a call's result, or on the contents that the call leaves in
-    these operands: the numbers of the program's outputs, and whether a custom call with side effects depends on them.
+    """Finds everything that depends on these leaves of a call's result, or on the contents that the call leaves in these
+    operands. Returns the numbers of the program's outputs, and whether a custom call with side effects depends on them.
 
     module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
     the call writes.

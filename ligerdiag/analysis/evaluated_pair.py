@@ -100,8 +100,8 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks (extra bits in
-    dependence sets that show which values depend on chosen operations).
+    """Evaluates the program or the schedule of one compilation as often as needed. An evaluation may have marks, which are
+    extra bits in dependence sets that show which values depend on chosen operations.
     """
 
     program: HloModule
@@ -166,11 +166,10 @@ class Evaluator:
         """Returns whether XLA has moved other factors or terms into this instruction, which belongs to a chain of
         multiplications or additions, and has kept its name.
 
-        True if the instruction's footprint (the parameters and kernels from which a value is computed) contains a
-        parameter or a kernel that the footprint of the program's operation with this tag path lacks. A slice that XLA
-        takes of a value, such as a product that it has joined with others, contributes nothing to a footprint: the
-        whole value may depend on something on which the slice does not depend. Always False if tags were computed from
-        metadata.
+        A footprint is the set of parameters and kernels from which a value is computed. Returns True if the instruction's
+        footprint contains something that the footprint of the program's operation with this tag path lacks. A slice of a
+        value, such as of a product that XLA has joined with others, adds nothing to a footprint, because the whole value may
+        depend on more than the slice. Always False if tags were computed from metadata.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -257,9 +256,9 @@ class Evaluator:
         """Finds, for each output, the hidden writes that change only rows which the output uses neither in the program nor
         in the schedule.
 
-        Returns, as bits (see `LabelSpace.bits_of`), all writes that cover only some rows of their operand, and for each
-        output the writes among them whose rows it does not use. Rows are not tracked, and no write is returned, if tags
-        were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
+        Returns two things as bits (see `LabelSpace.bits_of`): all writes that cover only some rows of their operand, and for
+        each output those among these writes whose rows it does not use. Rows are not tracked, and no write is returned, if
+        tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
         if not self.is_tagged or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -291,8 +290,8 @@ class Evaluator:
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
-        """Returns each workaround in the program as written that adds a term to an overwritten value and subtracts it
-        again, once for each subtraction, with the names of the outputs that depend on it.
+        """Finds workarounds in the program as written that add a term to an overwritten value and subtract it again. Returns
+        one record for each subtraction, with the names of the outputs that depend on it.
 
         names: names of all outputs, in their order.
         """
@@ -339,9 +338,9 @@ def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) ->
     one set for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
-    contents of a write, it does not depend on the old contents in the schedule either. If it seems to, XLA has joined
-    one of the operand's operations with another operation that carries the old contents (two products with a common
-    factor, the halo of two shards).
+    contents of a write, it does not depend on the old contents in the schedule either. If it seems to depend on them, XLA
+    has joined one of the operand's operations with an operation that has the old contents, for example two products with a
+    common factor.
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():

@@ -38,7 +38,9 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Returns a number for each kernel that the program calls: a mapping from (target, payload) to the number."""
+    """Returns a number for each kernel that the program calls: a mapping from (target, payload) to the number. Custom calls
+    that only the optimized module has are left out, because they are XLA's implementation of another operation.
+    """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
         found.setdefault(call.kernel, len(found))

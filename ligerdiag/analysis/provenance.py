@@ -380,10 +380,10 @@ def retag_shared_computations(program: HloModule, optimized: HloModule) -> HloMo
     they get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in one branch and
     `kernel(b, a)` in the other, or two equal loops that run on two values.
 
-    An instruction in branch k of the schedule with the tag of an operation in another branch or loop of the program gets
-    the tag of the operation at the same position in branch k, if both have the same opcodes in the same order; likewise
-    in the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional
-    with two branches on an index has the branch of `false` first.
+    If an instruction in branch k of the schedule has the tag of an operation in another branch, it gets the tag of the
+    operation at the same position in branch k. Both branches must have the same opcodes in the same order. The same holds
+    for the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional with
+    two branches on an index has the branch of `false` first.
     """
     callers = {
         path[-1]: one for one in program.instructions if one.opcode in _SHARING and (path := program.find_tag_path(one))

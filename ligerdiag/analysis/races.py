@@ -232,8 +232,8 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`: `reader` may find old or
-    new contents in any part of the overwritten bytes, because it runs at the same time as the kernel.
+    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`. `reader` runs at the
+    same time as the kernel, so it may find old or new contents in any part of the overwritten bytes.
     """
 
     write: int
@@ -368,8 +368,8 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its
-    result gets for its races: one map for starts of asynchronous operations, one for all other readers.
+    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its result
+    gets for its races. The first map is for starts of asynchronous operations, the second for all other readers.
     """
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}

@@ -36,8 +36,8 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """The footprints of both modules (the parameters and kernel results from which each value is computed), and the
-    instructions of the optimized module whose tags cannot be right according to the footprints.
+    """Says which tags of the optimized module can be trusted. Has the footprints of both modules (the parameters and kernel
+    results from which each value is computed), and the instructions whose tags cannot be right according to the footprints.
     """
 
     program: Mapping[int, Footprint]
@@ -53,8 +53,8 @@ class TagTrust:
     """Ids of the optimized module's instructions that cannot compute the operation whose tag they carry."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations of the program that have the instruction's tag and that the instruction may compute,
-        judged by opcode and size; () if a pass copied the tag to this instruction.
+        """Returns the operations of the program that have the instruction's tag and that it may compute, judged by opcode
+        and size. Returns () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:

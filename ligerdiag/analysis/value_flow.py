@@ -253,8 +253,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Finds shortest paths in the graph: maps each node that is computed from one of `starts`, and from which an
-        output is computed, to the node before it on a shortest path from a start. A start is mapped to None.
+        """Finds shortest paths in the graph that begin in one of `starts`. Maps each node on the way to an output to the
+        node before it on a shortest path, and a start to None.
         """
         if self._users is None:
             self._users = {}

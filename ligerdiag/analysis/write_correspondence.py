@@ -274,8 +274,8 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns the place in memory of an operand of the call at the end of the call path: (slice numbers, whether the
-    kernel gets only a part of the slice). None if the place is unknown.
+    """Returns the place in memory of an operand of the call at the end of the call path. The place is (slice numbers,
+    whether the kernel gets only a part of the slice). None if it is unknown.
     """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
@@ -382,8 +382,8 @@ class VanishedCall:
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to those operands that it may overwrite without
-    an aliased output.
+    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to the operands that it may overwrite and that no
+    output aliases.
 
     effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
     """
@@ -395,8 +395,8 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Returns the lost calls that the author made for their effect: calls that JAX dropped, and calls that XLA dropped
-    although some output depends on their hidden write.
+    """Returns the lost calls that the author made for their effect. JAX dropped such a call, or XLA dropped it although some
+    output depends on its hidden write.
     """
     found = [
         VanishedCall(

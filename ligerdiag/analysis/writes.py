@@ -193,8 +193,8 @@ def count_loops(module: HloModule, frames: Frames) -> int:
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tag path of the instruction at the end of a call path: the tags of the `call` instructions on the
-    path, outermost first, then the instruction's own tag.
+    """Returns the tag path of the instruction at the end of a call path. It has the tags of the `call` instructions on the
+    path, outermost first, and the instruction's own tag at the end.
     """
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 

@@ -80,9 +80,8 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain: first the default one, then the toolchains in the table `toolchains.toml`,
-    then toolchains for single releases of JAX, such as `jax-0.7.2`, whose environments exist. Only looks at the disk,
-    and compiles nothing.
+    """Returns the status of each toolchain. The default toolchain comes first, then those in the table `toolchains.toml`,
+    then toolchains for single releases of JAX, such as `jax-0.7.2`, if their environments exist.
     """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))

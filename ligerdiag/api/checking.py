@@ -187,9 +187,9 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     next run in this folder. None runs all cases and stores nothing.
 
     Does not raise the failure of one case: the case's report has it. Raises InputError or CaseError if the whole request
-    fails: for a selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only one
-    (if there are several files, such a file gets a report instead). After Ctrl-C, SIGTERM, the time limit (see `ending`) or
-    a stop at the first unexpected case the report holds the results so far, and says for every case which steps were not
+    fails: for a selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only
+    file. If there are several files, such a file gets a report instead. After Ctrl-C, SIGTERM, the time limit (see `ending`)
+    or a stop at the first unexpected case the report holds the results so far, and says for every case which steps were not
     done.
     """
     started = perf_counter()

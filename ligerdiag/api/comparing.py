@@ -117,8 +117,8 @@ _SHOWN = 5
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
     """Compares two compiles of each case, or the modules at two paths, and returns the differences.
 
-    Does not raise the failure of one compile: the compile's report has it. Raises InputError if the request fails: for a
-    case or a path that does not exist, or a path that does not hold exactly one module with custom calls.
+    Does not raise the failure of one compile: the compile's report has it. Raises InputError if the whole request fails: for
+    a case or a path that does not exist, or a path that does not have exactly one module with custom calls.
     """
     started = perf_counter()
     _require_comparable(options)

@@ -241,8 +241,9 @@ def check(
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of a function is right, and returns the report.
 
-    Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
-    on numbers on the CPU. Keeps the results in a cache, from which a second call with the same arguments is answered.
+    Compiles the function in a process of its own, for a GPU that this machine need not have. Then judges the schedule, and
+    replays it on the CPU, on numbers. Keeps the results in a cache, from which a second call with the same arguments is
+    answered.
 
     fn: any function of arrays, also one made by `jax.jit`, whose donated arguments, static arguments and `keep_unused`
         count; this process does not call it. A function that a worker can import is sent by name, any other (of

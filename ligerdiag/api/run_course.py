@@ -75,8 +75,8 @@ class RunCourse:
         return self.run.stopped_by is not None
 
     def finish(self, ending: Ending | None) -> Ending | None:
-        """Adds to the run a "not done" result for each step that was not done, and returns the event that ended the run
-        early; None if everything was done. ending: the event from outside, if there was one.
+        """Adds a "not done" result to the run for each step that was not done. Returns the event that ended the run early;
+        None if everything was done. ending: the event from outside, if there was one.
 
         After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
         on a device) counts as not run, unless its verdicts already show that it is not as expected.

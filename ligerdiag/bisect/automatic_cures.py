@@ -39,9 +39,8 @@ def name_variation(variation: Variation) -> str:
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings (cases of the same name with other mitigations): the case as
-    written, then one for each mitigation that can be applied. Adds to the draft (the bisection in progress) a note on
-    each mitigation that cannot.
+    """Returns the trials for a case without siblings (cases of the same name with other mitigations). The first trial is the
+    case as written; the others are the mitigations that can be applied.
 
     Raises CaseError if JAX cannot trace the case.
     """

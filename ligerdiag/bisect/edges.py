@@ -158,8 +158,8 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """Returns the readers that a tie can force to run after the kernel, and adds to the draft (the bisection in progress) a
-    note on each other reader.
+    """Returns the readers that a tie can force to run after the kernel. Adds a note on each other reader to the draft, which
+    is the bisection in progress.
 
     A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
     tied: it would overwrite the copy. base: the outcome without ties. readers: all reads of kernels' operands; the

@@ -185,7 +185,7 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order: it names the reader of the overwritten value, and says that no path of
+    """Returns evidence that nothing forces the order. It names the reader of the overwritten value, and says that no path of
     data leads from the kernel to this reader.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]

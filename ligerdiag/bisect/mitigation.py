@@ -105,8 +105,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost, but it is unknown how much: a finding says that a value is read through an
-        addition and a subtraction, and there are numbers neither from a device nor from a complete replay.
+        """Returns whether precision may be lost by an unknown amount. That is so if a finding says that a value is read
+        through an addition and a subtraction, and neither a device nor a complete replay has computed numbers.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -172,8 +172,8 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the case's
-    only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
+    """Returns the name of the mitigation that a case applies. If the case gives no name, the mitigation is the case's only
+    parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
     several are.
     """
     if case.mitigation:

@@ -58,8 +58,8 @@ _NO_COMPILE = " does not compile: "
 
 
 class PassBlame(StrEnum):
-    """The reason why an output is not fresh: a step loses the value, a step chooses the wrong order, or nothing forces
-    the order; or the reason is unknown.
+    """The reason why an output is not fresh: a step of XLA loses the value, a step chooses the wrong order, nothing forces
+    the order, or the reason is unknown.
     """
 
     LOST = "lost"

@@ -184,8 +184,8 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns, smallest first, the sets for which the predicate holds and whose minimality is confirmed: every set with
-        one knob less was tried, and the predicate does not hold for it.
+        """Returns, smallest first, the sets for which the predicate holds and whose minimality is confirmed. For such a set,
+        every set with one knob less was tried, and the predicate does not hold for it.
         """
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [

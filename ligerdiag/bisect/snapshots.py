@@ -195,8 +195,8 @@ class Judgement:
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
         """Returns the verdict on each output, by name, under the module's own schedule. If the module has no schedule, an
-        output that is right under every schedule is fresh, an output that is right under some is latent, and any other
-        output has its verdict under EARLY, in which kernels run as early as possible.
+        output that is right under every schedule is fresh, and an output that is right under some is latent. Any other
+        output has the verdict under EARLY, where kernels run as early as possible.
         """
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}

@@ -533,9 +533,9 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, `lossy 0.25`
-    (precision is lost: a relative error of 0.25), or why there are no numbers, such as `too large`. Empty without a
-    replay or with an error.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, or `lossy 0.25`
+    (precision is lost: a relative error of 0.25). If there are no numbers, says why, for example `too large`. Empty without
+    a replay or with an error.
     """
     if replay is None or outcome.error:
         return ""

@@ -71,7 +71,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """What `reduce` writes to standard output, in addition to its files."""
+    """The form of the text that `reduce` writes to standard output, in addition to its files."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"

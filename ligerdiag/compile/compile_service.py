@@ -343,8 +343,8 @@ def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source)
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the files of the project on which an artifact depends, each with its sha256: those that an import of the
-    source reads, and those that are imported while the case is traced. Empty unless the cache knows the artifact.
+    """Returns the files of the project on which an artifact depends, each with its sha256. An import of the source reads
+    them, or they are imported while the case is traced. Empty unless the cache knows the artifact.
 
     environ: environment variables with which the artifact was compiled.
     """

@@ -49,9 +49,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares the results that the device has left in the folder `results` with the intended results, which are the results
-    of the program in program order, and with the results of the artifact's replayed schedule, for each set of random
-    arguments.
+    """Compares a device's results in the folder `results` with the intended results, which a run in program order gives, and
+    with those of the artifact's replayed schedule. Does so for each set of random arguments.
     """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}

@@ -127,8 +127,7 @@ def compute_call_effects(
     sizes: see `CustomCall`. Without sizes, whether a kernel writes all of a buffer is unknown.
 
     For a target that carries a kernel this function imports Triton (or JAX, for a Mosaic GPU kernel), whose MLIR parser
-    reads the bytes of the payload: a hostile payload can kill the process. `isolated` therefore calls this function in
-    another process.
+    reads the payload. A hostile payload can kill the process. `isolated` therefore calls this function in another process.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)

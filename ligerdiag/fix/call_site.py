@@ -99,8 +99,8 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function or class `name` that is defined in the file `home`: `home` itself, and
-        each file that imports the name from `home` or from a package that re-exports it.
+        """Returns the files that may use the function or class `name` that is defined in the file `home`: that is, `home`
+        itself and each file that imports the name, from `home` or from a package that re-exports it.
         """
         key = (name, home.path)
         if key not in self._users:

@@ -294,8 +294,8 @@ def _describe_worse(worse: Sequence[str]) -> str:
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
-    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff: a
-    kernel works in place to save memory, and the arrays of a case are often smaller than those of the program.
+    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff,
+    because a kernel works in place to save memory, and a case often has smaller arrays than the real program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (

@@ -304,8 +304,8 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds the instruction that defines the value at a position (an instruction and an index into its shape), and the
-    number of the slice of bytes in the buffer assignment that holds this value; caches its answers.
+    """Finds where the value at a position (an instruction and an index into its shape) comes from: the instruction that
+    defines it, and the number of the slice of bytes in the buffer assignment that holds it. Caches its answers.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:

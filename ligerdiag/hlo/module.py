@@ -523,8 +523,8 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a barrier that ligerdiag added after an operation, with the operation's tag, so
-    that nothing folds the operation into its operand when a traced program is translated to HLO.
+    """Returns whether the instruction is a barrier that ligerdiag added after an operation, with the operation's tag. Such a
+    barrier keeps XLA from folding the operation into its operand when a traced program is translated to HLO.
     """
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 

@@ -50,8 +50,8 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value, and whose index in the
-        computation's schedule is greater than `after` and at most `until`.
+        """Yields the instructions of a computation that write to the bytes of a value. Only those with an index in the
+        computation's schedule above `after` and at most `until` count.
         """
         number = self._uses.positions.find(value, index)
         if number is None:

@@ -166,8 +166,8 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes: an output lies in the bytes of one donated
-        argument, but is computed from another donated argument. None if `writer` computes no such output.
+        """Returns the reason for a copy that a crosswise donation causes. In such a donation, an output lies in the bytes of
+        one donated argument, but is computed from another donated argument. None if `writer` computes no such output.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]

@@ -33,8 +33,6 @@ def find_element(module: HloModule, position: Position) -> HloInstruction:
 
 def find_output_line(program: HloModule | None, optimized: HloModule, number: int) -> SourceLine | None:
     """Returns the user's source line that computes an output; None for an output that returns an argument unchanged.
-    program: the module from before the optimizations, in which each output still has its own line; None if there is no such
-    module.
 
     program: the module from before the optimizations, in which each output still has its own line; None if unknown.
     """

@@ -169,8 +169,8 @@ class ValueUses:
                 yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
-        """Returns whether XLA requires the instruction `user` to write a result into the bytes of the operand `value`, as it
-        does for an update or an aliased call.
+        """Returns whether XLA requires the instruction `user` to write a result into the bytes of the operand `value`. It
+        does so for an update and for an aliased call.
         """
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 

@@ -295,8 +295,8 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """How the numbers of one output compare with the intended numbers and with the stale numbers, which are those of a
-    run in which no instruction sees a hidden write.
+    """How the numbers of one output compare with the intended numbers and with the stale numbers. Stale numbers are those of
+    a run in which no instruction sees a hidden write.
     """
 
     attribution: Attribution
@@ -533,8 +533,8 @@ class OrderNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueReplay:
-    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls: functions that
-    read and write the same buffers as the calls, without the calls' code.
+    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls. These functions read
+    and write the same buffers as the calls, without the calls' code.
     """
 
     state: ReplayState
@@ -631,8 +631,8 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers,
-    which are those of a run in which no instruction sees a hidden write.
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers. Stale
+    numbers are those of a run in which no instruction sees a hidden write.
     """
 
     errors: tuple[float, ...]

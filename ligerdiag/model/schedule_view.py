@@ -28,8 +28,8 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes themselves, the
-    bytes from which they were copied, or none, because the value is computed again.
+    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes, the bytes from which
+    they were copied, or none, because the value is computed again.
     """
 
     VALUE = "value"
@@ -43,7 +43,9 @@ class Origin(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a kernel call of the program in the schedule, such as that it was removed."""
+    """Says whether the schedule performs a kernel call of the program. For example, the schedule may not have the call any
+    more.
+    """
 
     PERFORMED = "performed"
     GONE = "gone"

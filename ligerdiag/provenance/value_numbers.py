@@ -343,7 +343,8 @@ class Twins:
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
         """Returns, for each element of the result of this loop or conditional, the value numbers of all values that the
-        element may have: one for each branch, or the initial value and the body's; () if unknown.
+        element may have. There is one for each branch, or one for the initial value and one for the loop's body. () if
+        unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())

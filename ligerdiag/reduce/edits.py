@@ -141,8 +141,8 @@ def list_names(program: Program) -> tuple[str, ...]:
 def remove_equations(program: Program, names: Collection[str], *, by_operand: bool = True) -> Program | None:
     """Returns the program without these equations.
 
-    Each result of a removed equation is replaced by a value of the same type: by an operand of the equation if `by_operand`
-    is true, otherwise by a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
+    A value of the same type replaces each result of a removed equation. It is an operand of the equation if `by_operand` is
+    true, and otherwise a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
     zeros take their place there.
     """
     values: dict[str, Operand] = {}

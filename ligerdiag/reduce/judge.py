@@ -25,8 +25,7 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 def read_answers(path: Path, described: str) -> dict[str, bool]:
     """Returns the answers in the file: from the key of a candidate to whether it shows the symptom. If the file is about
-    another search, empties it and returns {}. described: the line that identifies the search; it is the first line of the
-    file.
+    another search, empties it and returns {}.
 
     described: the line that identifies the search; it is the first line of the file.
     """

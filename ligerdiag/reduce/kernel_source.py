@@ -26,8 +26,8 @@ _LIBRARIES = frozenset(("triton", "jax", "jaxlib", "jax_triton", "numpy", "ml_dt
 
 
 class UnwritableError(Exception):
-    """A call or a value cannot be written as Python; the message gives the reason as the end of a sentence that begins with
-    the name of the call or value, such as "has no source file".
+    """Raised if a call or a value cannot be written as Python. The message is the end of a sentence that begins with the
+    name of the call or value, such as "has no source file".
     """
 
 
@@ -183,7 +183,7 @@ class SourceCopier:
 
     def write_parameter(self, value: Any) -> str:
         """Returns the Python expression for a constant of a kernel: a number, a dtype of Triton or JAX, or the name of a
-        function, whose source text is added to the output.
+        function. Adds the function's source text to the output.
 
         Raises UnwritableError for another value.
         """

@@ -329,8 +329,8 @@ def compute_environment(threads: int) -> dict[str, str]:
 
 
 def read_kernel_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
-    ligerdiag's own Triton parses the artifact's kernels, as it does if `find_readers` is None or returns None.
+    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations. Empty if
+    ligerdiag's own Triton parses the artifact's kernels, because `find_readers` is None or returns None.
 
     find_readers: returns the workers that parse a toolchain's kernels with that toolchain's own Triton.
     """

@@ -234,7 +234,7 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs about which no replay can say anything, because the program leaves their values undefined; maps
+    """Returns the outputs about which no replay can say anything, because the program leaves their values undefined. Maps
     the name of each to the finding that reports this.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
@@ -303,7 +303,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
     """Returns one line about the outputs whose verdict is right although their values on the device differ from the
-    reference: only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
+    reference. Only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -387,8 +387,8 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns a mapping from output name to change, for each fresh output whose value changes if the schedule runs in
-    another legal order (one that its dependences allow).
+    """Returns the fresh outputs whose value changes if the schedule runs in another legal order (one that its dependences
+    allow). Maps the name of each to its change.
     """
     orders = replay.orders if replay is not None else None
     if orders is None:

@@ -72,8 +72,9 @@ class PossibleCause:
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns a record for each of JAX, XLA and the kernel, in this order: whether it is shown to be the cause of a
-    disagreement, is a possible cause, or is ruled out. If none is shown, ligerdiag itself follows as a possible cause.
+    """Returns a record for each of JAX, XLA and the kernel, in this order. It says whether this party is shown to be the
+    cause of a disagreement, is a possible cause, or is ruled out. If none is shown, ligerdiag itself follows as a possible
+    cause.
 
     output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an
     exception.

@@ -81,7 +81,7 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """How the rules that have findings differ from the rules that the case expects: one line about additional rules and
+    """How the rules that have findings differ from the rules that the case expects. Has one line about additional rules and
     one about missing rules, each empty if there are none.
     """
 
@@ -150,7 +150,7 @@ _FRESH = frozenset({Verdict.FRESH})
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
     """Returns an expectation in parsed form: None, `fresh`, `hazard`, or a mapping from output name to the verdicts that the
-    output may have; the name `*` means all other outputs.
+    output may have. The name `*` means all other outputs. Raises InputError for anything else.
 
     Raises InputError for anything else.
     """

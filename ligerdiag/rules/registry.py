@@ -100,7 +100,7 @@ def check_all(context: Context) -> Answers:
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Runs `measure` of every rule, and returns the findings after a replay or a device run: the `measure` of a rule returns
+    """Runs `measure` of every rule, and returns the findings after a replay or a device run. The `measure` of a rule returns
     the complete list of its findings.
 
     A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.

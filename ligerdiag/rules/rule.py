@@ -104,8 +104,8 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects them by
-    their rule's kind, so that no rule id has to be written there.
+    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects these by
+    the rule's kind and not by rule ids.
     """
 
     EARLY_READ = "early read"

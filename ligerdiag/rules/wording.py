@@ -160,8 +160,8 @@ def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
 
 
 def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: the two operations that XLA merged although they mean different versions,
-    each with the innermost source line that only this operation has.
+    """Returns evidence, a (label, sentence) pair, about two operations that XLA merged although they mean different
+    versions. The sentence has, for each, the innermost source line that only this operation has.
     """
     both = merged.operation, merged.twin
     frames = [tuple(iterate_user_frames(context.program, one)) for one in both]

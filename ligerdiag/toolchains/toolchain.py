@@ -161,7 +161,7 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
 
 
 def is_set_for_workers(name: str) -> bool:
-    """Returns whether the environment variable of this name may have another value in a worker than the user gave it, or is
+    """Returns whether ligerdiag may set the environment variable of this name for its workers, or whether the variable is
     part of every key in the cache (see `compute_important_environment`).
     """
     return name in _DROPPED or name in _FIXED or name.startswith((*_IMPORTANT, "PYTHON", "LIGERDIAG_", "TF_CPP_"))

@@ -124,8 +124,8 @@ def join_results(paths: Sequence[Path], output: Path) -> bytes:
 
 
 def list_devices(content: bytes) -> dict[str, int]:
-    """Returns how many entries each GPU has in the contents that `join_results` returned: from XLA's description of the GPU
-    (one line of text) to the number of its entries.
+    """Returns how many entries each GPU has in the contents that `join_results` returned. The keys are XLA's descriptions of
+    the GPUs, each one line of text.
     """
     found, _ = _parse(Path(), content, may_be_empty=True) if content else (AutotuneResults(), False)
     return dict(Counter(entry.device for entry in found.results)) if isinstance(found, AutotuneResults) else {}

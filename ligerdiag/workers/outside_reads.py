@@ -58,8 +58,8 @@ class OutsideReads:
         self._digests, self._own = {}, set()
 
     def get_digests(self) -> dict[str, str]:
-        """Returns the recorded reads: a dict from the name of what was read, such as an environment variable or a file, to
-        its digest at the first read.
+        """Returns the recorded reads. A key names what was read, such as an environment variable or a file; the value is its
+        digest at the first read.
         """
         return dict(self._digests)
 

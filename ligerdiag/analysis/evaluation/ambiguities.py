@@ -105,8 +105,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """The key of a mark (an extra bit in dependence sets) on values for which it is unknown whether they see a certain
-    hidden write as the author intends.
+    """The key of a mark (an extra bit in dependence sets) on values that depend on an unknown fact: whether they see a
+    certain hidden write as the author intends.
     """
 
     write: int
@@ -301,8 +301,8 @@ class AmbiguityMarker:
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records whether the storages of an operation's result (`value`) are computed from constants alone, and, if
-        the operation only reshapes or casts its operand, from which storage the result was made.
+        """Records whether an operation's result (`value`) is computed from constants alone. If the operation only reshapes
+        or casts its operand, also records the storage from which the result was made.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
@@ -326,8 +326,8 @@ class AmbiguityMarker:
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns a mark (an extra bit in dependence sets) for each operand and hidden write for which it is unknown
-        whether this reader means the contents from before or from after the write.
+        """Returns marks (extra bits in dependence sets) for the operands and hidden writes for which this reader's intention
+        is unknown: whether it means the contents from before or from after the write.
         """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
@@ -338,8 +338,8 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns a mark for each hidden write for which it is unknown whether this reader means the contents of the
-        storage (the place of one array) from before or from after the write.
+        """Returns a mark for each hidden write for which this reader's intention is unknown: whether it means the contents
+        of the storage (the place of one array) from before or from after the write.
         """
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):

@@ -131,8 +131,8 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode: it has the same
-    opcode, or is a custom call that may be a library's implementation of the operation.
+    """Returns whether an instruction of the optimized module may compute an operation with this opcode. It may if it has the
+    same opcode, or is a custom call that may be a library's implementation of the operation.
     """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
@@ -201,8 +201,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define the
-    operand in place of carriers, operations with its old value that XLA has rewritten.
+    """For each overwritten operand with several definitions, finds the instructions of the optimized module that now define
+    the operand, because XLA has rewritten the carriers (operations that hold its old value).
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on
@@ -243,9 +243,8 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate) for each
-    instruction with several candidates, operations that it may compute, at least one of which is a carrier. An ORIG label
-    says that a value depends on the contents from before a write.
+    """Yields each instruction with several candidates (operations that it may compute), at least one of which is a carrier.
+    Yields it as (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate).
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

@@ -217,11 +217,11 @@ class LabelMemory:
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the value in memory slice `number`, as `reader` reads it through its operand number `operand`, in
-        pieces: parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
+        """Returns the pieces of the value in memory slice `number`, as `reader` reads it through operand number `operand`.
+        Pieces are parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
 
-        If only the order of this schedule decides whether `reader` sees a hidden write (a lucky read), the sets of the
-        pieces that this write overwrites also contain the mark of the lucky read.
+        A read is lucky if only the order of this schedule decides whether `reader` sees a hidden write. Pieces that this
+        write overwrites then have the mark of the lucky read in their sets.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):

@@ -359,8 +359,8 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them: if the dependence
-    sets of the operands of such an *inert* instruction are empty, the set of its result is empty, too.
+    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them. If the operands of
+    such an *inert* instruction have empty dependence sets, its result has an empty set, too.
     """
 
     module: HloModule
@@ -400,8 +400,8 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether no label can start at this scheduled instruction or inside it, so that the evaluation may
-        skip the instruction if its operands have no labels either.
+        """Returns whether no label can start at this scheduled instruction or inside it. The evaluation may then skip the
+        instruction if its operands have no labels either.
         """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False

@@ -33,9 +33,9 @@ class Order:
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
         """Returns whether operands and control edges force `first` to run before `second`, within one iteration of every
-        loop around the two. Also returns True in three cases in which nothing is left to order: one of the two contains the
-        other; they are in two branches of which only one runs; or they are in the body and the condition of one loop, which
-        run in turn. first, second: the call paths of two scheduled instructions.
+        loop around the two. Also returns True in three cases in which there is nothing to order. One of the two contains the
+        other; they are in two branches of which only one runs; or one is in the body and one in the condition of the same
+        loop. first, second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
@@ -137,7 +137,7 @@ class _Line:
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
     """Returns a mapping from the id of each instruction to its LogicalTime, which is its 0-based position in XLA's flattened
-    schedule: the instructions of called computations come first, then their caller.
+    schedule. Instructions of called computations come before their caller.
 
     The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """

@@ -79,9 +79,9 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the name of one leaf of the result of a loop or conditional, in the form of a tag path: that of the loop or
-    conditional, followed by a negative number, which is no operation's tag. Marks are put on the leaf by this name. number:
-    number of the leaf.
+    """Returns the name of one leaf of the result of a loop or conditional, in the form of a tag path. It is the path of the
+    loop or conditional, followed by a negative number, which is no operation's tag. Marks are put on the leaf by this name.
+    number: number of the leaf.
     """
     return (*path, -2 - number)
 

@@ -47,7 +47,7 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """What became of a kernel call in a compile that lacks a hidden write of the other compile. For example, the call now
+    """The state of a kernel call in a compile that lacks a hidden write of the other compile. For example, the call now
     declares the write.
     """
 

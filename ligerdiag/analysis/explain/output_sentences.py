@@ -211,8 +211,8 @@ class OutputSentences:
         )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that is wrong without any hidden write: JAX lost a write to a Ref,
-        or XLA keeps two values in the same bytes. Returns an empty text for any other output.
+        """Returns the end of the sentence about an output that is wrong without any hidden write. JAX has lost a write to a
+        Ref, or XLA keeps two values in the same bytes. Returns an empty text for any other output.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):

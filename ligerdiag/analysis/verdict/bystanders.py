@@ -32,8 +32,8 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes the operation or the output reads wrongly: it misses
-    a write that it should see, or sees a write that it should not see.
+    """For each operation and each output, the hidden writes whose bytes it reads wrongly. It misses such a write although it
+    should see it, or sees it although it should not.
     """
 
     operations: Mapping[_Place, Errors]

@@ -149,12 +149,10 @@ class _Upstream:
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
     """Returns (number of the operand through which the reader gets the contents from before the write, place of these
-    contents). The place is SAME_BYTES if they are in one of `slices`, otherwise COPY. If no operand has these contents,
-    returns (None, RECOMPUTED), because the reader computes them again. slices: numbers of the memory slices that the write
-    overwrites.
+    contents). The place is SAME_BYTES if they are in one of `slices`, otherwise COPY.
 
-    If no operand holds these contents, the result is (None, RECOMPUTED): the reader computes them again. slices:
-    numbers of the memory slices that the write overwrites.
+    If no operand has these contents, returns (None, RECOMPUTED), because the reader computes them again. slices: numbers of
+    the memory slices that the write overwrites.
     """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]

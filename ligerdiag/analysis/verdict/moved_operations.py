@@ -41,8 +41,8 @@ type Read = tuple[HloInstruction, HloInstruction]
 
 @dataclass(frozen=True, eq=False)
 class MovedOperations:
-    """Finds instructions of the schedule that have the name and the tag of an operation and compute another value,
-    because XLA has moved the operation behind its users.
+    """Finds instructions that have the name and the tag of an operation but compute another value, because XLA has moved the
+    operation behind its users.
     """
 
     intended: Intended
@@ -67,9 +67,9 @@ class MovedOperations:
         return self._found[key]
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of the
-        operation that have the opcode behind which XLA has moved it. Returns () if the operation is not moved, or is moved
-        behind several operations.
+        """Returns the tag paths of the operations of the program that a moved operation may compute now. These are its users
+        with the opcode behind which XLA has moved it. Returns () if the operation is not moved, or is moved behind several
+        operations.
         """
         reads = self.list_reads(path, instruction)
         if not reads:

@@ -137,8 +137,8 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
-        of `edge` (the same value to XLA), or a factor or a term of it.
+        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended. It may if it is a
+        twin of `edge` (the same value to XLA), or a factor or a term of `edge`.
         """
         if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True

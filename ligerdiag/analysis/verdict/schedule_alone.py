@@ -171,8 +171,8 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Returns the verdict on each output if only the schedule is known: unknown, with a cause for each hidden write on
-    which the output may depend; fresh if there is no such write.
+    """Returns the verdict on each output if only the schedule is known. An output is unknown, with a cause for each hidden
+    write on which it may depend, or fresh if there is no such write.
     """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:

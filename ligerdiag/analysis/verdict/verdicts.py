@@ -78,11 +78,11 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Returns copies of the verdicts and the ambiguities, without the hidden writes of which an output only uses rows
-    that the kernel does not write; the output can get better.
+    """Returns copies of the verdicts and the ambiguities without some hidden writes: those that change only rows which the
+    output does not use. The verdict on the output can get better.
 
-    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand:
-    correct numbers do not contradict such a verdict, because the rows that are read may be untouched.
+    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Right
+    numbers do not contradict such a verdict, because the kernel may not write the rows that are read.
     """
     written, unused = evaluator.find_disjoint_rows()
     decided = frozenset(
@@ -315,8 +315,8 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Returns a copy of the verdicts in which outputs that depend on the result of a call are stale if the schedule
-    never makes the call, and unknown if it makes the call only under a condition that the program lacks.
+    """Returns a copy of the verdicts, changed for outputs that depend on the result of a call. They are stale if the
+    schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):

@@ -202,8 +202,8 @@ def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
     in `draw_arguments`.
 
     alike: how many earlier arguments have the same `Draw` and the same number of elements. A `Draw` without a seed gets
-    `alike` as its seed, so that no two arguments are equal: otherwise the replay could not tell which of the two an output
-    reads.
+    `alike` as its seed, so that no two arguments are equal. With equal arguments, the replay could not tell which of the two
+    an output reads.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):

@@ -54,8 +54,8 @@ def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
 
 
 def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
-    """Writes the texts into a folder beside the function file at `path`, the file in which a live function goes to a
-    worker; leaves out empty texts, and those beyond `MAX_TEXTS` and `MAX_BYTES`. Raises InputError if it cannot write.
+    """Writes the texts into a folder beside `path`, the function file, in which a live function is sent to a worker. Leaves
+    out empty texts, and texts beyond `MAX_TEXTS` and `MAX_BYTES`. Raises InputError if it cannot write.
 
     texts: name of the code's file, such as `<string>`, to its source.
     """

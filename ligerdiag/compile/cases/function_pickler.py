@@ -62,8 +62,8 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value, as in
-    `Pickled`: `files` of the project that define them, `texts` of those that no file holds, and `classes`.
+    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value: `files` of
+    the project that define them, `texts` of objects that no file defines, and `classes` (see `Pickled`).
 
     by_value: names of the modules that a worker cannot import.
     """

@@ -81,8 +81,8 @@ def bind_static_leaves(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
     """Returns the function, its arguments, and the positions of the arguments that it donates. In a function of
-    `equinox.filter_jit`, the leaves that are not arrays are bound to the function, and the returned arguments have None
-    instead of them; any other function is returned unchanged.
+    `equinox.filter_jit`, leaves that are not arrays are bound to the function, and the returned arguments have None in their
+    place. Any other function is returned unchanged.
     """
     if not _is_filtered(function):
         return function, arguments, frozenset()

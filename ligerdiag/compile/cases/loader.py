@@ -51,8 +51,8 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the case's arguments (including the rules by which random ones are drawn) and
-    its reference, a function in plain jnp that computes the right outputs.
+    """Returns a sha256 that identifies the case's arguments and its reference, a function in plain jnp that computes the
+    right outputs. The arguments include the rules by which random ones are drawn.
 
     It is equal for two cases only if the arguments and references are known to be equal: if a reference cannot be identified
     (a closure, a method), the sha256 also covers the case's source and id, so that no other case has the same one. is_live:
@@ -150,9 +150,9 @@ class CaseLoader:
         return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Returns the files of the project that have been imported since the source was loaded, and the files and
-        environment variables that the user's code has read since then, each with the digest that it had when this
-        loader first saw it.
+        """Returns what the source depends on: files of the project that were imported since it was loaded, and files and
+        environment variables that the user's code has read since then. Each has the digest with which this loader first saw
+        it.
         """
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:

@@ -153,9 +153,9 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs
-    later in the backward pass: inserts a copy of each value that a checkpoint's policy saves, and makes the staged part
-    repeat the kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs later in
+    the backward pass. The wrapper copies each value that a checkpoint's policy saves, and makes the staged part repeat the
+    kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -431,8 +431,7 @@ def stack_slices(marks: Saver) -> Generator[None]:
     """Inside the context, makes a scan stack the slices of `xs` that its body returns or keeps. Otherwise JAX would return
     `xs` itself.
 
-    JAX asks in many places which inputs a jaxpr passes on unchanged, but only loops slice inputs, so only the functions
-    that JAX's module of loops calls are replaced.
+    Replaces only the functions that JAX's module of loops calls, because only loops slice their inputs.
     """
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:

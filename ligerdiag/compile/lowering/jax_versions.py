@@ -49,9 +49,8 @@ def translate_to_hlo(text: str) -> bytes:
 
 
 def find_read(traced: Any) -> frozenset[int]:
-    """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, according to JAX,
-    for which an effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all other
-    arrays.
+    """Returns the numbers of the arrays that a traced program reads, among all arrays of its arguments. For JAX, an effect,
+    such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all other arrays.
 
     traced: a `jax.stages.Traced`. A library may be made for another version of JAX, in which the rules for dropping
     equations take other arguments (jax-triton 0.4 under JAX 0.12). Such a rule is then called with the arguments that it

@@ -88,8 +88,8 @@ class LoweredCall:
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] = PRIMITIVES) -> tuple[TracedCall, ...]:
-    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: calls that the
-    program made but for which the jaxpr has no equation.
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls. The program made
+    these, but the jaxpr has no equation for them.
 
     binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose calls
     were recorded.

@@ -137,8 +137,8 @@ class LoweredCase:
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the
-        analysis has to assume any effect; changes the module `marked` in place.
+        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the analysis
+        has to assume any effect. Changes the module `marked` in place.
         """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)

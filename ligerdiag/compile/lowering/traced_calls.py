@@ -96,7 +96,7 @@ _inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
 
 
 def find_rule_calls() -> tuple[RuleCall, ...]:
-    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first; leaves out a
+    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first. Leaves out a
     call if JAX traces its differentiation rule instead of the function.
     """
     return _inside.get()
@@ -230,8 +230,8 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Returns the name of a kernel's Python function: of a Triton kernel inside its decorators, of a Pallas or cuTile
-    kernel, or of the function of CuTe DSL that launches kernels. For a call of `jax.ffi`, returns its target.
+    """Returns the name of the Python function of a kernel: a Triton, Pallas or cuTile kernel, or a function of CuTe DSL that
+    launches kernels.
     """
     target = params.get("target_name")
     if isinstance(target, str):

@@ -162,8 +162,8 @@ def make_foreign(value: Any) -> Places:
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Records where values point in an operation with regions: the arguments of a region may point where the operands do,
-    and the results where the yielded values do.
+    """Records where values in an operation with regions may point. Arguments of a region may point where the operation's
+    operands do, and the operation's results where the yielded values do.
     """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):

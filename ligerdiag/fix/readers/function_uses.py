@@ -113,9 +113,9 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the uses that are made of a function through the expression `node`, which refers to it: calls, and uses of the
-    variables to which the expression is assigned. seen: the assignments that have been followed already; each newly followed
-    assignment is added. first: as in `Caller`.
+    """Yields the uses of a function through the expression `node`, which refers to it: calls, and uses of variables to which
+    the expression is assigned. seen: the assignments that have been followed already; each newly followed assignment is
+    added. first: as in `Caller`.
     """
     parent = next(file.list_parents(node))
     if isinstance(parent, cst.Call) and parent.func is node:

@@ -29,8 +29,8 @@ def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | No
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project that has another method of this name and is a base class of the method's class or
-    derived from it; None if there is no such class.
+    """Returns a class of the project that overrides the method or is overridden by it: a base class of the method's class,
+    or a class derived from it, with another method of this name. None if there is none.
     """
     owner = find_owner(home, function)
     if owner is None:

@@ -107,9 +107,9 @@ def list_opaque_calls(
 
 
 def count_draws(optimized: HloModule) -> int:
-    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate
-    may depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch
-    than the right predicate.
+    """Returns the number of runs, each with other functions. There are several if the schedule branches. A predicate may
+    depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch than the
+    right one.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 
@@ -117,8 +117,8 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions in place of custom calls, and returns the record; if replay
-    does not cover an operation, the record names it.
+    """Replays both modules in f64 with opaque functions (stand-ins that read and write the same buffers) in place of custom
+    calls. Returns the record, which names an operation if replay does not cover it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """

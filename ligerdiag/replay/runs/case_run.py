@@ -134,8 +134,8 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the artifact of a case (the directory with the results of its compile) and returns the record of the
-    replay; if replay does not cover an operation, the record names it.
+    """Replays the artifact of a case, which is the directory with the results of its compile. Returns the record of the
+    replay, which names an operation if replay does not cover it.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
     because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its

@@ -78,8 +78,8 @@ class Watch:
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Maps the number of each watched output that has unwritten elements to a mask of these elements: they still
-        hold the canary, the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
+        """Maps the number of each watched output that has unwritten elements to a mask of these elements. They still hold
+        the canary, which is the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
         operands.
 
         other: whether the outputs were filled with the second canary.

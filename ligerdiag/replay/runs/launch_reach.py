@@ -62,8 +62,8 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations of kernel calls, each with the call's source line; if a call races or is incomplete,
-    also with the outputs of the program that it reaches.
+    """Returns the observations of kernel calls, each with the call's source line. For a call that races or is incomplete,
+    adds the outputs of the program that it reaches.
 
     If nobody uses an output of a call, the observations of that output are dropped. module: the schedule, which `run`
     runs.

@@ -64,8 +64,8 @@ def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: flo
 
     If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
     nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
-    unchanged, unless the roundings alone are as large as the error and as the whole value (as in a sum that is zero but
-    for roundings). In that case the result is undecided, never fresh.
+    unchanged. An exception are roundings that alone are as large as the error and as the whole value, as in a sum that is
+    zero but for roundings. In that case the result is undecided, never fresh.
 
     widened: the numbers of the same output, compared with the measured tolerance. tolerance: the tolerance of the
     dtypes.
@@ -132,8 +132,8 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its
-    measured tolerance is far wider than the tolerance of its dtypes, or wider than `FAR`.
+    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its measured
+    tolerance is very wide: wider than `FAR`, or far wider than the tolerance of its dtypes.
 
     Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """

@@ -178,8 +178,8 @@ def run_sliced(
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
     without copies, and may overwrite them. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the
-    call is declared to share the operand's bytes, but is in other bytes.
+    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken, which means that an
+    output of the call is declared to share the operand's bytes but has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:

@@ -47,8 +47,8 @@ program seems to wait for another.
 
 
 class WaitingError(Exception):
-    """A program of the batch seems to wait for another one, as at a lock: a loop has run more than `MOST_WAITING`
-    iterations in a batch of several programs that uses atomic operations.
+    """Raised if a program of the batch seems to wait for another one, as at a lock. A loop has then run more than
+    `MOST_WAITING` iterations, in a batch of several programs that uses atomic operations.
     """
 
 

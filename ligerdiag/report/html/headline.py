@@ -83,8 +83,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence about an output that the subject (the kernel call that the page is about) makes wrong,
-    followed by the names of other outputs for which the same sentence holds.
+    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs for which the same
+    sentence holds. The subject is the kernel call that the page is about.
 
     Returns the message of a finding if there is no such sentence.
     """

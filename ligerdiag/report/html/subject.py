@@ -152,8 +152,8 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Returns the indices of all mutated buffers (those that a kernel overwrites behind XLA's back): first that of the
-    subject, which is the page's kernel call, then the others, those with the worst reads first.
+    """Returns the indices of all mutated buffers, those that a kernel overwrites behind XLA's back. First comes the buffer
+    of the subject, which is the page's kernel call, then buffers with worse reads before others.
     """
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))
