@@ -81,7 +81,10 @@ def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress:
 
 def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Ending) -> CheckReport:
     """Returns a report that says for each file that the run ended before the file was compiled."""
-    targets, why = options.targets or DEFAULT_TARGETS, f"the run was ended by {ending.value} before its turn"
+    targets, why = (
+        options.targets or DEFAULT_TARGETS,
+        f"the run was ended by {ending.value} before its turn",
+    )
     undone: list[Judged] = [
         leave_undone(Identity(id=str(source), target=target), why)
         for source in _make_sources(paths, options)

@@ -144,7 +144,9 @@ def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) ->
             fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
         ending = work.ending
     if ending is not None:
-        sys.stderr.write(f"fix: nothing proposed, ended by {ending.value}; call it again to continue\n")
+        sys.stderr.write(
+            f"fix: no cure was found before {ending.value} ended the search; run the same command again to continue\n"
+        )
         return ending
     for one in fixes:
         if one.hazards:

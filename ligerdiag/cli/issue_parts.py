@@ -58,8 +58,10 @@ def make_issue_parts(
                     module = api.print_module(report, options.cache_directory)
         ending = work.ending or ending
     if ending is not None:
-        part = "`--bisect` is incomplete" if axes else "without the module"
-        sys.stderr.write(f"issue: {part}, ended by {ending.value}; call it again to continue\n")
+        part = "`--bisect` is incomplete" if axes else "the module is missing"
+        sys.stderr.write(
+            f"issue: {part}, because {ending.value} ended the work; run the same command again to continue\n"
+        )
     return IssueParts(bisections=tuple(bisections), module=module, ending=ending)
 
 

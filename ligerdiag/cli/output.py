@@ -35,7 +35,7 @@ def require_writable(path: Path, option: str = "--output") -> None:
     if not path.parent.is_dir():
         raise InputError(f"expected the directory of {option} to exist but `{path.parent}` does not")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"expected to be allowed to write to `{path.parent}` for {option}")
+        raise InputError(f"cannot write to `{path.parent}` for {option}: no permission")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -253,7 +253,7 @@ def require_html_directory(path: Path) -> None:
     if not existing.is_dir():
         raise InputError(f"expected a directory for --html but `{existing}` is a file")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"expected to be allowed to write to `{existing}` for --html")
+        raise InputError(f"cannot write to `{existing}` for --html: no permission")
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
@@ -402,7 +402,9 @@ def write_report(
     """
     files, shown = dict(outputs.files), outputs.shown
     if report.cut_by is not None and outputs.has(Format.ISSUE):
-        sys.stderr.write(f"issue: not made, ended by {report.cut_by.value}; call it again to continue\n")
+        sys.stderr.write(
+            f"issue: no bug report, because {report.cut_by.value} ended the run; run the same command again to continue\n"
+        )
         files = {path: form for path, form in files.items() if form is not Format.ISSUE}
         shown = None if shown is Format.ISSUE else shown
 

@@ -237,7 +237,8 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     other = find_override(project, file, function)
     if other is not None:
         text = (
-            f"`{name}` would have to return more, but an object may have the `{function.name.value}` of another class"
+            f"`{name}` would have to return more values, but an object may have the `{function.name.value}` of another"
+            " class"
         )
         raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
     project.not_changed |= dict.fromkeys(
@@ -249,7 +250,8 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     for caller in list_callers(project, file, function):
         if caller.call is None:
             raise CannotFixError(
-                f"`{name}` would have to return more, but it is passed as a value{caller.file.render_place(caller.node)}"
+                f"`{name}` would have to return more values, but it is passed as a value"
+                f"{caller.file.render_place(caller.node)}"
             )
         text = caller.file.module.code_for_node(caller.call.func)
         project.reached.add(f"`{text}`{caller.file.render_place(caller.call.func)}")
@@ -265,11 +267,13 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
 def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str]) -> Returned:
     name, place = name_function(file, function), file.render_place(function)
     if any(changes_results(one) for one in function.decorators):
-        raise CannotFixError(f"`{name}` would have to return more, but a decorator may depend on its results{place}")
+        raise CannotFixError(
+            f"`{name}` would have to return more values, but a decorator may depend on its results{place}"
+        )
     if function.asynchronous is not None:
-        raise CannotFixError(f"`{name}` would have to return more, but it is a coroutine{place}")
+        raise CannotFixError(f"`{name}` would have to return more values, but it is a coroutine{place}")
     if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
-        raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
+        raise CannotFixError(f"`{name}` would have to return more values, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
         raise CannotFixError(f"`{name}` returns nothing{place}")

@@ -154,7 +154,8 @@ def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
     if not (found := [f"`{name}`" for name in dict.fromkeys(names)]):
         return ()
     return (
-        f"no AMD GPU has confirmed a verdict of ligerdiag: for {join_words(found)}, only replay on the CPU checks them",
+        f"no AMD GPU has confirmed a verdict of ligerdiag: for {join_words(found)}, only a replay on the CPU checks"
+        " the verdicts",
     )
 
 

@@ -127,7 +127,7 @@ def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
     if home is None:
         above = f" or above it up to `{looked[-1]}`" if len(looked) > 1 else ""
         raise InputError(
-            f"no folder `{FOLDER}` in `{directory}`{above} to find {f'`{text}`' if text else 'cases'} in:"
+            f"cannot find {f'`{text}`' if text else 'cases'}: there is no folder `{FOLDER}` in `{directory}`{above}:"
             f" give a file such as `mine.py`, or `module:name`; `ligerdiag init` writes a first case"
         )
     return _select_path(text, FOLDER, pattern, home)

@@ -108,8 +108,8 @@ class KnownFindings:
             if target not in having:  # else a second finding of its kind, for which the file has one entry too few
                 found.setdefault(target, {}).update(dict.fromkeys(f"`{other}`" for other in having))
         return tuple(
-            f"`{self.where}` has findings that are new on `{target}` only for {join_words(list(others))}: a finding is known"
-            f" on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
+            f"`{self.where}` has the new findings of `{target}` for {join_words(list(others))} alone: a finding is known"
+            f" only on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
             for target, others in found.items()
             if others
         )
