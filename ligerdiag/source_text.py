@@ -1,8 +1,8 @@
 """Reads lines of the user's program, but only from files below the folders of the user's sources.
 
-The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
-only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
-it is a regular `.py` file of at most `MAX_FILE_BYTES`.
+The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read only
+if it is a regular `.py` file of at most `MAX_FILE_BYTES`. Its real path must lie below a folder that the user named or that
+holds the user's own code (`source_roots`).
 
 Code without a file, such as a notebook's cell, has a name that is not a path. Its text may be kept in a folder: a root
 whose name ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).

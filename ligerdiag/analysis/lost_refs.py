@@ -9,10 +9,10 @@ contents from before W. Each output of a kernel call that is declared to alias a
 - Two calls, one in each program, are the same if they come from one call in the user's code, whichever function JAX has
   put it into. So a value that is saved in one program and recomputed in the other has the same set in both. Iterations
   are distinguished only if both programs have the same operations for the call.
-- Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand.
-  An operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is
-  *clobbered* if an operand has FRESH and should not. If a call overwrites all of an operand and reads none of it, what
-  the operand holds before the call does not matter: the operand is not compared, nor are the iterations of its write.
+- Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand. An
+  operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is *clobbered* if
+  an operand has FRESH and should not. If a call overwrites all of an operand and reads none of it, the contents of the
+  operand before the call do not matter. Then neither the operand nor the iterations of its write are compared.
 - An output is wrong if it depends on a wrong operation, also through a hidden write, or if the output's own sets differ
   in the way that makes an operation wrong.
 - A difference alone is no evidence of a lost write. For the derivative of a conditional JAX saves values of several

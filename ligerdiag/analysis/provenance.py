@@ -5,10 +5,10 @@ the operation again in the optimized module.
 XLA's own metadata then replaces the tags. This module also corrects the tags of branches and loop bodies that XLA has
 deduplicated.
 
-XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
-a slash, and appends the call's stack frames; an instruction without an op_name or stack frames gets the call's. An
-*instance* is one operation reached by one path of calls: it has a tag path (its own tag, after the tags of the calls),
-and the op_name and chain of source locations that its clones in the optimized module carry.
+XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
+slash, and appends the call's stack frames. An instruction without an op_name or stack frames gets the call's. An *instance*
+is one operation reached by one path of calls. It has a tag path: its own tag, after the tags of the calls. It also has the
+op_name and the chain of source locations that its clones in the optimized module have.
 
 The unoptimized module's operations are numbered in program order. An instruction of the optimized module is taken to be
 an instance with the same op_name, chain of source locations and opcode. If several instances match, these criteria are

@@ -1,10 +1,10 @@
 """Finds races: reads of bytes that a kernel overwrites while nothing, not even the schedule, orders the read and the
 write.
 
-Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA
-does not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap.
-In a race, either the operation is in flight while the kernel runs, and touches bytes that the kernel overwrites; or the
-kernel itself is in flight, in an asynchronous computation, while another instruction reads bytes that it overwrites. A
+Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA does
+not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap. There are
+two forms of a race. The operation may be in flight while the kernel runs, and access bytes that the kernel overwrites. Or
+the kernel itself is in flight, in an asynchronous computation, while another instruction reads bytes that it overwrites. A
 call, loop or branch around the kernel counts as the kernel, at every level of the nesting.
 
 - A start without a done in its computation is in flight until the computation ends.
@@ -19,9 +19,9 @@ the computation from which the sequence was emitted: both lists in order, of equ
 sequence does not match, a coverage note says so, and no race is reported. XLA before 2025 kept command buffers in the
 module, as a `call` of a computation named `command_buffer`.
 
-Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
-the schedule, and so do two commands with a control edge between them (ExecutionGraph in
-xla/runtime/execution_graph.cc). A hidden write is declared as a read, so it conflicts with no reader.
+Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of the
+schedule. So do two commands with a control edge between them (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden
+write is declared as a read, so it conflicts with no reader.
 """
 
 from collections.abc import Iterator, Mapping

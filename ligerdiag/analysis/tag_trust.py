@@ -10,10 +10,9 @@ is computed.
   operation's. For a kernel call, the kernel must also be the same, and the footprint of each operand a subset of that
   of the operation's operand.
 - If opcode or size does not match the tagged operation, a pass has copied the metadata. The tag is ignored.
-- An instruction without a trusted tag may still be a carrier, which holds the value of a kernel's operand from before
-  the write: any instruction with the opcode and size of a carrier (a smaller size, too, in a partitioned module) whose
-  footprint is a subset of the carrier's. An output that would be worse in this case is unknown (see
-  `verdict.verdicts`).
+- An instruction without a trusted tag may still be a carrier, which holds the value of a kernel's operand from before the
+  write. It is one if it has the opcode and size of a carrier (in a partitioned module, its size may be smaller) and its
+  footprint is a subset of the carrier's. An output that would be worse in this case is unknown (see `verdict.verdicts`).
 
 Two operations with the same opcode, size and footprint that carry each other's tags cannot be distinguished.
 """

@@ -3,10 +3,10 @@
 A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases; nothing else that
 the call declares matters. A kernel with unknown effects counts as a hidden write that may or may not happen.
 
-The write to an operand with an aliased output is hidden as well if the schedule keeps operand and output in different
-bytes (see `hlo.fused_aliases`): the kernel overwrites the operand, and not the output, whose readers should see the
-write. A kernel may also store through the output's own pointer. If it writes the whole output in this way and reads
-nothing of it first, there is no hidden write; otherwise the output's value is unknown.
+The write to an operand with an aliased output is hidden as well if the schedule keeps operand and output in different bytes
+(see `hlo.fused_aliases`). Then the kernel overwrites the operand, although the readers of the output should see the write. A
+kernel may also store through the output's own pointer. If it writes the whole output in this way and reads nothing of it
+first, there is no hidden write; otherwise the output's value is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

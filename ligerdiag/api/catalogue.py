@@ -1,10 +1,10 @@
 """Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains (pinned versions
 of JAX and Triton, each set in an environment of its own).
 
-A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the
-interpreter of the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its
-pinned version), `compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and
-`kernel` (the Triton that wrote the kernel's IR reads it, and the hidden write is found).
+A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the interpreter of
+the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned version),
+`compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that
+wrote the kernel's IR reads it, and ligerdiag finds the hidden write).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """Computes digests of the files, folders and environment variables on which an answer in the cache depends.
 
-A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix and a name:
-`env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the names in a
-folder. The digest is empty if there is no such file, variable or folder.
+A dependency has a name and a digest. For the contents of a file, the name is an absolute path. Otherwise it is a prefix and
+a name: `env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the
+names in a folder. The digest is empty if there is no such file, variable or folder.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Finds the readers that must be tied to a kernel so that every output is right: all minimal sets of ties.
 
-A kernel overwrites a value without XLA's knowledge (a hidden write), so XLA may schedule a reader of the value before
-the kernel. A tie replaces the value that one reader gets by `value + s - s`, with `s` the sum of the kernel's result:
-the reader then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are
-the readers, in the program without ties, of the overwritten values.
+A kernel overwrites a value without XLA's knowledge (a hidden write), so XLA may schedule a reader of the value before the
+kernel. A tie replaces the value that one reader gets by `value + s - s`, with `s` the sum of the kernel's result. The reader
+then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are the readers, in
+the program without ties, of the overwritten values.
 
 A set of ties is right if every output is fresh; latent (right by luck) is not enough. The numbers of a replay do not
 decide this: if they contradict a verdict, a note says so. A tie must not change what the program means: an output that

@@ -1,9 +1,8 @@
 """Finds the pass of XLA that makes an output wrong.
 
-The modules that XLA wrote between passes (snapshots) are judged, and the case is compiled again without each pass to
-blame. Which step is to blame for an output that is not fresh in the end depends on the output's order sensitivity in
-the last snapshots: *forced* if the output is right under every schedule, *open* if some schedules make it right, *lost*
-if none does.
+The modules that XLA wrote between passes (snapshots) are judged, and the case is compiled again without each pass to blame.
+If an output is not fresh in the end, its order sensitivity in the last snapshots decides which step is to blame. It is
+*forced* if the output is right under every schedule, *open* if some schedules make it right, *lost* if none does.
 
     lost     no schedule can make it right any more: the step after which it stayed lost is to blame
     ordered  it is not lost: the step that chose the wrong order is to blame

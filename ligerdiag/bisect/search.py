@@ -4,10 +4,10 @@
 `find_changes` asks for the answer of every member if the first and the last answer agree or `verify` is set. Otherwise
 a binary search finds one change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
 
-`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. A knob is
-one change that a trial can make, named by a number. The search tries every set if there are few knobs. If there are
-many, it assumes that the predicate is monotone, that is, that one more knob does no harm: delta debugging shrinks a set
-that holds until no knob can be left out, and the complements of the minimal hitting sets of the sets found so far show
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. A knob is one
+change that a trial can make, named by a number. The search tries every set if there are few knobs. If there are many, it
+assumes that the predicate is monotone, that is, that one more knob does no harm. Delta debugging shrinks a set for which the
+predicate is true until no knob can be left out. The complements of the minimal hitting sets of the sets found so far show
 whether there are others. `Completeness` says whether the answer relies on this assumption, and `is_monotone` whether no
 trial refuted it. A set for which the predicate has no answer counts as one for which it does not hold, and
 `MinimalSets.undecided` lists it. The search is deterministic.

@@ -8,10 +8,10 @@ are nested: a pass can run a pipeline, whose files then come before that of the 
 writes files without `before`, and the pipeline's name is that of the pass. Several modules may have been compiled; the
 program is the one that XLA began last.
 
-A module without a schedule is judged under schedules that it could have (`synthetic_schedules`); only values that XLA
-must keep in the same bytes (`hlo.aliasing`) share bytes there. An output is forced if a path of data or control leads
-from the write to it, lost if it is computed from something else than the kernel wrote, such as a copy, a shard or the
-value before a cast, and open otherwise. A module without a buffer assignment does not show which other values XLA will
+A module without a schedule is judged under schedules that it could have (`synthetic_schedules`); only values that XLA must
+keep in the same bytes (`hlo.aliasing`) share bytes there. An output is *forced* if a path of data or control edges goes from
+the write to it. It is *lost* if it is computed from something else than the kernel wrote, such as a copy, a shard or the
+value before a cast. Otherwise it is *open*. A module without a buffer assignment does not show which other values XLA will
 put into the same bytes.
 """
 

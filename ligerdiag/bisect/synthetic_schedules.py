@@ -1,11 +1,11 @@
 """Makes schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
 
-Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
-EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
-is the author's order as far as dependences allow: the order of the tags, the numbers that the program's operations got
-before the compile; an instruction without a tag runs once its operands exist. In all three an instruction runs after its
-operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that is fresh
-under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
+Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under EARLY a
+kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN is the
+author's order as far as dependences allow: it is the order of the tags, the numbers that the program's operations got before
+the compile. An instruction without a tag runs once its operands exist. In all three an instruction runs after its operands
+and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that is fresh under LATE is
+forced; one that is wrong under all three cannot be repaired by any schedule.
 """
 
 from collections.abc import Callable, Iterator, Mapping

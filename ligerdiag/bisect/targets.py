@@ -4,8 +4,8 @@ The case is compiled and judged for every target. Targets with equal verdicts fo
 additional group is compared with the first target of all. The *states* of a compile are the modules of its snapshots, in
 order; a module that equals the previous one is left out. Modules are equal if their structure is (`hlo.module_text`); the
 contents of kernels' payloads do not count, because they hold code for one GPU. The compiles diverge at the first state that
-differs. It was made by the pass after which XLA wrote the state's first snapshot, or by a step without snapshots, such as
-scheduling, if that snapshot is the start of a pipeline.
+differs. The pass after which XLA wrote the state's first snapshot made it. If that snapshot is the start of a pipeline, a
+step without snapshots made it, such as scheduling.
 """
 
 from collections.abc import Sequence

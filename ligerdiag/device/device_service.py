@@ -1,9 +1,9 @@
 """Runs cases on this machine's GPUs, analyses the artifact of each run, and has the results compared.
 
-The intended result comes from a replay of the program as written, in program order, on the same inputs. If that replay
-is too large or does not cover the program, the intended result comes from the case's reference, a function that
-computes the outputs independently; without a reference, the results cannot be judged. A worker that dies or takes too
-long fails only its own case. The devices' results are removed afterwards.
+The intended result comes from a replay of the program as written, in program order, on the same inputs. If that replay is
+too large or does not cover the program, the intended result comes from the case's reference, a function that computes the
+outputs independently. Without a reference, the results cannot be judged. A worker that dies or takes too long fails only its
+own case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Finds the kernel calls of a live function, lowers each as a program of its own and, on request, runs it with canaries
-(byte patterns that show unwritten elements) in its outputs.
+"""Finds the kernel calls of a live function and lowers each as a program of its own. On request, it runs each program with
+canaries (byte patterns that show unwritten elements) in its outputs.
 
 `opcheck_worker` runs this in a process of its own.
 """

@@ -1,9 +1,9 @@
 """Defines CallEffects: the effects of a custom call on the bytes of each of its buffers, or why they are unknown.
 
-An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
-one instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all
-programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
-terminates and no pointer leaves the buffer from which it was made.
+An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here one
+instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all programs of the
+grid, for the scalars that the launch passes and the size of the buffer. It holds if the kernel terminates and no pointer
+leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence

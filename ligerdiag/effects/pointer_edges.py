@@ -14,8 +14,8 @@ The *roots* of a pointer are the arguments from which the pointer may come. Edge
 Calls have no edges here: they need the callee's summary.
 
 The tables of memory effects by operation come from the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td,
-TritonNvidiaGPUOps.td); Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning
-of a loop. An operation in no table has unknown effects.
+TritonNvidiaGPUOps.td). Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning of a
+loop. An operation in no table has unknown effects.
 
 An integer made from an address may lead anywhere when it is added to another address: `y + (x - y)`, with both
 addresses as integers, is `x`. `find_address_integers` follows such integers forward, as a least fixpoint, through

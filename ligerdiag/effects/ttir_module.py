@@ -6,11 +6,10 @@ the region. A value is a number, unique in its module: the bindings' `id()`. `Fu
 only values whose type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses
 that go through integers.
 
-Triton's bindings show neither attributes nor the successors of branches. `Operation.text` is the operation's line of
-the printed module, if `libtriton` could match the two; `pointer_flow` does not need it. `Operation.place` is the line
-of the kernel's Python source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a
-line, a name with a line, a line with its caller's line, or several of these. The innermost line outside installed
-packages counts.
+Triton's bindings show neither attributes nor the successors of branches. `Operation.text` is the operation's line of the
+printed module, if `libtriton` could match the two; `pointer_flow` does not need it. `Operation.place` is the line of the
+kernel's Python source. MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a name
+with a line, a line with its caller's line, or several of these. The innermost line outside installed packages counts.
 """
 
 import re

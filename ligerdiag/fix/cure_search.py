@@ -3,11 +3,11 @@
 The cures are tried in the order of `CURES`, which is the one that people prefer. A cure of a call is applied to all calls
 that the case's findings name: first without changing its callers, then so that its callers get the new contents, too. The
 cures of `VARIED` change an argument elsewhere; each has several forms, one for each value or place of that argument. Of the
-cures that are proved, the best is the one after which the fewest rules have findings; among equals, the one that needs the
-least memory, then the one with the smallest diff, then the first.
+cures that are proved, the best is the one after which the fewest rules have findings. Among equals, it is the one that needs
+the least memory, then the one with the smallest diff, then the first.
 
-If none is proved, a cure that removes some of the findings may be one half of the solution: the other cures are tried on
-the source that it leaves, for the findings that are left. The two together are judged as one change of the original program.
+If none is proved, a cure that removes some of the findings may be one half of the solution. Then the other cures are tried
+on the changed source, for the remaining findings. The two together are judged as one change of the original program.
 """
 
 import sys

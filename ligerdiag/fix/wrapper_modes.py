@@ -2,7 +2,7 @@
 `in_place=False`, `mode="aliased"`.
 
 Libraries of kernels hide the call behind a function with an argument that says how the kernel is called. The change then
-belongs to that argument, at the outermost place where the project passes it: other users of the library are not affected,
+belongs to that argument, at the outermost place where the project passes it. Other users of the library are not affected,
 and the call itself may unpack its operands with `*`.
 
 An argument counts if its name or its possible values are about writing in place. The values come from the source: the

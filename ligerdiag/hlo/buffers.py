@@ -1,14 +1,14 @@
 """Parses XLA's buffer assignment: the bytes of a BufferAllocation that hold each value, and the memory that a program
 needs.
 
-A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation
-may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc); in
-some versions, XLA lacks that analysis when it compiles for a GPU that is described to it and not present.
+A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation may
+overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc). In some
+versions, XLA lacks that analysis when it compiles for a GPU that is only described to it.
 
-`name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus
-the access's offset. Several values may use these bytes over time: `name_hits` prefers an output of the call itself,
-then the value that is defined last before the call, in the call's computation or else before the loop, branch or call
-around it. That value may be dead by then. Parameters of the program occupy their bytes from the start.
+`name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus the
+access's offset. Several values may use these bytes over time. `name_hits` prefers an output of the call itself, then the
+value that is defined last before the call, in the call's computation or else before the loop, branch or call around it. That
+value may be dead by then. Parameters of the program occupy their bytes from the start.
 """
 
 from collections import defaultdict

@@ -5,8 +5,8 @@ The loop's operand gives a constant first value, the body adds a positive consta
 element with a constant, which gives the last value. Each of these may be inside of fusions, behind copies and barriers,
 and in sums and differences with constants. An element that is computed in another way does not count as a counter.
 
-Callers need the trip count because XLA inlines the body of a loop that runs once, and because a value that the body
-computes anew in each iteration does not depend on the state before the loop if the loop surely runs.
+Callers need the trip count for two reasons. XLA inlines the body of a loop that runs once. And a value that the body
+computes anew in each iteration does not depend on the state before the loop, if the loop surely runs.
 """
 
 from collections.abc import Mapping

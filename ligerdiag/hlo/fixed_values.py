@@ -1,8 +1,8 @@
 """Finds numbers that a module computes from constants alone, whatever its arguments are, to recognize constant predicates of
 conditionals and loops.
 
-A scalar is fixed when the module's own operations say so: a constant, passed through copies, bitcasts, tuples,
-barriers, fusions, calls and the state of a loop that keeps it, and converted, compared and computed with. Any other
+A scalar is fixed if the module computes it from constants alone. The constants may pass through copies, bitcasts, tuples,
+barriers, fusions, calls and the state of a loop that keeps them, and be converted, compared and computed with. Any other
 value is not fixed; callers then conclude nothing about what runs.
 
 A conditional with a predicate takes its first branch for true. One with an index takes the last branch where the index

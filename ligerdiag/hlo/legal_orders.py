@@ -9,10 +9,10 @@ respects
 - the order among instructions that have effects besides their results: random state, infeed and outfeed, sends and
   receives.
 
-Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late,
-as possible. `one kernel first` and `one kernel last` do so for one kernel and order the rest at random: if nothing
-orders a read with a kernel, the read comes before the kernel in one order and after it in another. `random` orders
-everything at random.
+Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late, as
+possible. `one kernel first` and `one kernel last` do so for one kernel and order the rest at random. If nothing orders a
+read with a kernel, the read comes before the kernel in one order and after it in another. `random` orders everything at
+random.
 """
 
 from collections import defaultdict

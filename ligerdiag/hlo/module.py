@@ -8,13 +8,13 @@ path (15, 85) names one operation of one call. Where a pass merges two operation
 `add#ld85;mul#ld84`: the instruction computes the value of the first operation. A semicolon or `#` of the author is written
 `%3B` and `%23`.
 
-Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
-share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
-XLA's call inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an
-instruction without one. A tag is text in an op_name: a user's scope may look like a tag, and a tag may be cut off. The
-compile worker tags every operation of a program and escapes every other `#` and `;`. So a module from before the
-optimizations is *tagged* only if each named instruction has one tag at the end of each joined name, and only
-instructions that MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
+Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules share
+is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on. XLA's call
+inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an instruction
+without one. A tag is text in an op_name: a user's scope may look like a tag, and a tag may be cut off. The compile worker
+tags every operation of a program and escapes every other `#` and `;`. So a module from before the optimizations is *tagged*
+under two conditions: each named instruction has one tag at the end of each joined name, and only instructions that MLIR adds
+(barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
 """
 
 import re

@@ -1,12 +1,12 @@
 """Renders a module as text: as HLO text for people to read, and as lines that are equal for equal programs.
 
 `fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA. A line is an
-instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers
-replace the names and ids of instructions and computations: computations in the order of their first call, the entry
-first; instructions in the order of the schedule where there is one, otherwise depth first from the root, operands in
-order, then the instructions that the root does not need. Names, ids, metadata and frontend attributes that name
-something are left out, and so are XLA's estimates in a backend config (`_ESTIMATES`). A config that is not JSON, such
-as a kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
+instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers replace
+the names and ids of instructions and computations. Computations are numbered in the order of their first call, the entry
+first. Instructions are numbered in the order of the schedule where there is one, otherwise depth first from the root,
+operands in order, then the instructions that the root does not need. Names, ids, metadata and frontend attributes that name
+something are left out, and so are XLA's estimates in a backend config (`_ESTIMATES`). A config that is not JSON, such as a
+kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
 (`xla.proto`), do not count.
 
 `HloText` renders the data flow for people. XLA cannot read this text, because it omits metadata, backend configs, large

@@ -1,11 +1,11 @@
 """Finds the outputs of a program that depend on a value: forward, leaf by leaf, through every operation.
 
-Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches,
-calls and fusions, into their computations and out again. A value that decides a trip count or a branch reaches
-everything that comes out. For a custom call, `list_dependents` lists the leaves of the result that depend on an
-operand, and the operands that the call overwrites with values that depend on it; other users of an overwritten operand
-are then reached too. Without `list_dependents`, the whole result depends on every operand. Any other operation passes
-an operand on to every leaf of its result; a collective of several operands only to the operand's own leaf.
+Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches, calls and
+fusions, into their computations and out again. A value that decides a trip count or a branch reaches everything that comes
+out. For a custom call, `list_dependents` lists the leaves of the result that depend on an operand, and the operands that the
+call overwrites with values that depend on it. Other users of an overwritten operand then count as dependents too. Without
+`list_dependents`, the whole result depends on every operand. Any other operation passes an operand on to every leaf of its
+result; a collective of several operands only to the operand's own leaf.
 
 The result is an upper bound: it ignores which elements are read, and when.
 """

@@ -1,7 +1,7 @@
 """Judges the files of one module, or one artifact, within its budget of memory and time.
 
-A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate: a judgement never
-waits for a replay, and remains valid even if the replay cannot be completed.
+A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate. So a judgement
+never waits for a replay, and remains valid even if the replay cannot be completed.
 """
 
 import traceback

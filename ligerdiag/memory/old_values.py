@@ -1,7 +1,7 @@
 """Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
 
-The buffer assignment decides which bytes a value has: a write is a definition of a value in overlapping bytes, by any
-operation, including those inside of loops, branches and asynchronous operations.
+The buffer assignment decides which bytes a value has. A write is a definition of a value in overlapping bytes by any
+operation, also by one inside of a loop, a branch or an asynchronous operation.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,8 @@ A neighbourhood says which instructions read the overwritten value, on which sid
 leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
-A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers
-and the path to each output, a few hundred instructions at most, and in `text` the whole module.
+A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers and
+the path to each output. These are a few hundred instructions at most; `text` has the whole module.
 `analysis.explain.view_builder` computes it from the program as written and from its schedule.
 """
 

@@ -6,9 +6,9 @@ Three witnesses are heard, and their contradictions are part of the answer:
   proof, up to rounding. It ends at every rewrite that the table does not know.
 - **lineage**: XLA's own original value, if the program was compiled with it (see `compile.lowering.lineage`). It says
   which value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
-- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something
-  else, so it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode,
-  type and dimensions.
+- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something else. So
+  it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode, type and
+  dimensions.
 
 Neither tag nor lineage is firm on a part of a sum or product, and in other iterations of a loop than the operation's.
 

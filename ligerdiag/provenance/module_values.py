@@ -4,10 +4,10 @@ An instruction has one tree of numbers for each path of callers that leads to it
 one iteration:
 
 - An element of a loop's state that the body returns unchanged has the number of its initial value.
-- Every other element gets a symbol. Two elements, of one loop or of two modules, get the same symbol if they start from
-  equal values, the body computes the next value of both by the same expression of such elements, and the condition is
-  the same expression. Then they are equal in each iteration, by induction. The key of the symbol is this system of
-  expressions, of all elements that the element and the condition depend on.
+- Every other element gets a symbol. Two elements, of one loop or of two modules, get the same symbol under three conditions:
+  they start from equal values, the body computes the next value of both by the same expression of such elements, and the
+  condition is the same expression. Then they are equal in each iteration, by induction. The key of the symbol is this system
+  of expressions, of all elements that the element and the condition depend on.
 - A loop that runs once is its body.
 
 A computation that is applied to elements, such as a reducer, is part of its caller's expression: the number of its result

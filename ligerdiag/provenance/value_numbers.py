@@ -11,9 +11,9 @@ elimination sees it.
   Called computations are not compared: two reductions that differ only in the computation that they apply count as
   twins. An arithmetic operation that returns its operand's elements, and a barrier that only the program as written
   has, have their operand's number.
-- `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and
-  every loop that runs once; any operation that returns its operand's elements has its operand's number. `find_twins`
-  has the result by tags.
+- `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and every
+  loop that runs once. Any operation that returns its operand's elements has its operand's number. `find_twins` has the
+  result by tags.
 - Alternatives meet in a conditional, whose result is that of one branch or another, and in a loop whose body returns an
   element of its state in another element's place. If these alternatives are twins, the result is one value to XLA
   whichever of them it is.

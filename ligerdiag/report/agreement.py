@@ -3,8 +3,8 @@
 Each row of the table is a verdict: fresh, latent (right only by luck, because nothing forces the order), stale (misses a
 hidden write), clobbered (sees a hidden write although it needs the original value) or unknown. Its cells list the
 attributions (what the numbers say about the output) that agree with the verdict, say nothing about it, or contradict it.
-Fresh numbers are the intended ones, and stale numbers those of a run in which no read sees a hidden write, both up to
-rounding; lossy ones are nearer to the intended ones than to the stale ones, but further from them than rounding explains.
+Fresh numbers are the intended ones, and stale numbers are those of a run in which no read sees a hidden write, both up to
+rounding. Lossy numbers are nearer to the intended ones than to the stale ones, but further from them than rounding explains.
 `Attribution` defines them all. Fresh numbers "cannot tell" in the situations listed below.
 
 | verdict | the numbers agree | they say nothing | they disagree |
@@ -36,11 +36,11 @@ exceptions. They are evidence of their own: they replace no numbers of the repla
 verdict better.
 
 The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
-artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict
-at all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was
-replayed, the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh",
-because program order may already differ from the reference, or the second set of random inputs may, after the program has
-overwritten a constant; the line that `explain_unknown_order` returns says so.
+artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict at
+all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was replayed,
+the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh", because
+program order may already differ from the reference. The second set of random inputs may differ from it too, after the
+program has overwritten a constant. The line that `explain_unknown_order` returns says so.
 
 A fresh output has the same numbers in each legal order of its schedule.
 """

@@ -1,12 +1,12 @@
 """Joins findings that have one cause: those about one kernel call, at one source line, that have the same hazard.
 
-A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with
-the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
-The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
-value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
-for each other rule. The finding that the kernel makes a hidden write joins a cause about the same write, as a note. Of
-several such causes it joins the first in this order: reads that miss the write, reads that see it, a write to the
-caller's bytes, a race. If there is none, it is a cause of its own.
+A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with the
+same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers. The ways
+are: a read misses the kernel's write, or gets it only by luck; a read gets the write but needs the original value; a read
+only tests for NaN or infinity (then the rules about reads give a warning). Each other rule is a way of its own. The finding
+that the kernel makes a hidden write joins a cause about the same write, as a note. Of several such causes it joins the first
+in this order: reads that miss the write, reads that see it, a write to the caller's bytes, a race. If there is none, it is a
+cause of its own.
 
 A cause is a `Finding` that has the id and the severity of its worst rule; of equally bad rules, of the one with the
 lowest number. Its other rules become notes. Findings of one other rule that say the same about one line, except for the

@@ -4,11 +4,11 @@
                              "report": the report of check --format json,
                              "data": the whole report, packed, for a page; empty without one}
 
-A result is written to a temporary file and then moved to its name, so two workers may do the same task. Files of the
-store are not trusted, because others may write there: a file that is not a complete result of its key and task does not
-count, and the task runs again. In a folder, only regular files are opened. If the store cannot be reached, every method
-raises InputError with a remedy, on a worker, too, instead of treating the store as empty. A result is valid as long as
-the files listed in `dependencies` have the sha256 given there.
+A result is written to a temporary file and then moved to its name, so two workers may do the same task. Files of the store
+are not trusted, because others may write there. A file that is not a complete result of its key and task does not count, and
+the task runs again. In a folder, only regular files are opened. If the store cannot be reached, every method raises
+InputError with a remedy, on a worker, too, instead of treating the store as empty. A result is valid as long as the files
+listed in `dependencies` have the sha256 given there.
 """
 
 import json

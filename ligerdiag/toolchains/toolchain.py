@@ -5,12 +5,12 @@ jax, jaxlib and the two packages of the CUDA plugin must have one version; other
 warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because
 more would make a fork unsafe (see `workers.loop`).
 
-A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package,
-the worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside
-the package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only
-under our own interpreter: a `signal.py` in another folder would run before the worker does. The variable CASE_PATH has
-the whole PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps
-Python's bytecode, workers keep it in ligerdiag's cache (see `cache_root`).
+A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package, the
+worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside the
+package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only under our
+own interpreter. Otherwise a `signal.py` in another folder would run before the worker does. The variable CASE_PATH has the
+whole PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps Python's
+bytecode, workers keep it in ligerdiag's cache (see `cache_root`).
 """
 
 import os

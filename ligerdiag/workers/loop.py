@@ -1,5 +1,5 @@
-"""Implements the main loops of the two kinds of child process: a worker, which answers each job (a line of JSON) with one
-line of JSON, and a template, which has done the slow imports and forks workers.
+"""Implements the main loops of the two kinds of child process: workers and templates. A worker answers each job (a line of
+JSON) with one line of JSON. A template has done the slow imports and forks workers.
 
 Jobs and answers travel over the socket that was standard input at the start. Everything that the program, JAX or XLA
 print during a job, including the message of an abort, goes to the job's log. A worker takes only the cases (functions

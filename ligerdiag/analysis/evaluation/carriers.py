@@ -7,21 +7,20 @@ through the kernel (the label ORIG, see `labels`). ORIG starts at an entry param
 
 - the operation that computes the overwritten operand, looking through operations that only pass its elements on (see
   `reaching_definitions.find_origins`);
-- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias is
-  added); not a broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is
-  needed.
+- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias is added);
+  not a broadcast: it has fewer distinct elements than its shape, and XLA recomputes it wherever it is needed.
 
-An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately.
-Neither is an operation with a *twin*, which is another operation of equal value in the same computation, in its callers
-or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
+An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately. An
+operation with a *twin* is no carrier either. A twin is another operation of equal value in the same computation, in its
+callers or in computations called beside it. XLA inlines calls, and common subexpression elimination then merges the two.
 
-Carriers are found again in the optimized module by opcode and tag (the number that ligerdiag gave each operation of the
-program before the compile; a *tag path* also has the tags of the calls that lead to the operation). An instruction with
-more elements than the carrier is a merger of two operations (two products with a common factor) and counts as neither.
+Carriers are found again in the optimized module by opcode and tag. The tag is the number that ligerdiag gave each operation
+of the program before the compile; a *tag path* also has the tags of the calls that lead to the operation. An instruction
+with more elements than the carrier is a merger of two operations (two products with a common factor) and counts as neither.
 An operand with several definitions (elements of a loop's state that change places) should have as many in the optimized
-module. If n of them are not found there by tag, and exactly n instructions that are no carriers define the operand,
-these instructions are the missing definitions (`carry_displaced`). If a write has no carrier and overwrites no entry
-parameter, it has no ORIG label anywhere, and a value is found stale only if the FRESH label is missing.
+module. If n of them are not found there by tag, and exactly n instructions that are no carriers define the operand, these
+instructions are the missing definitions (`carry_displaced`). If a write has no carrier and overwrites no entry parameter, it
+has no ORIG label anywhere, and a value is found stale only if the FRESH label is missing.
 
 Exceptions, and where ORIG ends, are decided elsewhere:
 

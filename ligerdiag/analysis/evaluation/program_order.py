@@ -13,9 +13,9 @@ of the operation (the number that ligerdiag gave it before the compile), after t
   array outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
-- In the program as written, snapshots (copies that ligerdiag adds, see `compile.lowering.intent`) show which version of
-  a value autodiff means to read. In a program that MLIR has canonicalized, an operation that autodiff derived from an
-  operation before the write reads the version from before it; other doubts about the version get marks, extra bits in
+- In the program as written, snapshots (copies that ligerdiag adds, see `compile.lowering.intent`) show which version of a
+  value autodiff means to read. In a program that MLIR has canonicalized, an operation that autodiff derived from an
+  operation before the write reads the version from before it. Other doubts about the version get marks, extra bits in
   dependence sets (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the initial values
   that they replace. Loops run to a fixpoint. The body of a loop that runs exactly once counts as code outside of a

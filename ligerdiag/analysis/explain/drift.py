@@ -1,15 +1,14 @@
 """Finds the changes around the hidden writes between two compiles of a program.
 
-A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand number and
-position among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose
-(`_KEYS`), in the order of the schedule; for each criterion, readers that read on the same side of the kernel and from
-the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if
-a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
-not changed.
+A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand number and position
+among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose (`_KEYS`), in
+the order of the schedule. For each criterion, readers that read on the same side of the kernel and from the same bytes are
+paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if a reader is now in
+another fusion, or if only one compile has an output. A reader whose source line alone differs has not changed.
 
-If one compile lacks a hidden write, the effects of its kernel calls say whether another call has taken the write's
-place: a call of the same kernel that declares the write, or works out of place. Such a call has taken it if the compile
-without the hidden write has more such calls than the compile with it. Otherwise the call is gone.
+If one compile lacks a hidden write, another call of the same kernel may have taken its place: one that declares the write,
+or that works out of place. The effects of the kernel calls say so. Such a call has taken it if the compile without the
+hidden write has more such calls than the compile with it. Otherwise the call is gone.
 """
 
 from collections import Counter, defaultdict

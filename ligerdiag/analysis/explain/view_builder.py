@@ -2,11 +2,10 @@
 buffers and when, and how each output is computed.
 
 An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
-reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by
-luck, then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a
-limit, the steps are the instructions that access an overwritten buffer or are on the path to an output, the
-instructions whose results these use directly, and the instructions that run nearest to the kernels; each with the loops
-around it.
+reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by luck,
+then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the
+steps are the instructions that access an overwritten buffer or are on the path to an output, the instructions whose results
+these use directly, and the instructions that run nearest to the kernels. Each step has the loops around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,15 +4,14 @@ An output can be wrong although it depends on the same hidden writes in the prog
 dependence sets agree). This module makes outputs worse, never better, for two reasons:
 
 - The output depends on a value that XLA merged with another version of it (`merged_values`).
-- An operation upstream is the author's own and one of its edges is wrong (`compared_edges`): an output that mixes
-  several values can depend on all the right writes and still have one wrong part. The output gets the operation's
-  verdict. This does not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop
-  nesting differs, and those that a call which the program lacks may have performed for this output
-  (`_find_elsewhere`).
+- An operation upstream is the author's own and one of its edges is wrong (`compared_edges`): an output that mixes several
+  values can depend on all the right writes and still have one wrong part. The output gets the operation's verdict. This does
+  not apply to three kinds of writes: writes of a kernel that could not be followed; writes whose loop nesting differs; and
+  writes that may have been performed for this output by a call that the program lacks (`_find_elsewhere`).
 
-A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent
-output on the lucky reads in its set. If there are too many wrong operations to find out which of them an output depends
-on, the output is entered in `Blamed.unsearched` with the writes in question, and an ambiguity makes it unknown.
+A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent output on
+the lucky reads in its set. There may be too many wrong operations to find out which of them an output depends on. Then
+`Blamed.unsearched` has the output with the writes in question, and an ambiguity makes the output unknown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,12 +6,12 @@ only one of the two dependence sets that are compared; the responsible kernel is
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
-Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the
-value's own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some
-writes, only these writes count for the operation; if they are wrong about none, the operation stays wrong about all of
-its writes. A write is responsible for an output if the output's direct sets are wrong about it, or if a read that is
-still wrong about the write reaches the output. An output with responsible writes keeps only these; an output without
-any keeps all. So this step makes no output right.
+Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the value's
+own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some writes, only
+these writes count for the operation. If they are wrong about none, the operation stays wrong about all of its writes. A
+write is responsible for an output if the output's direct sets are wrong about it, or if a read that is still wrong about the
+write reaches the output. An output with responsible writes keeps only these; an output without any keeps all. So this step
+makes no output right.
 """
 
 from collections import defaultdict

@@ -2,12 +2,12 @@
 
 The instruction that is left has the name and the source line of one of the two. If both mean the same version of an
 overwritten value, that does no harm. If they do not, one of them is wrong, and it need not be the one whose line the
-instruction has: in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the kernel.
-Then `old**2` is the wrong reader, although the schedule names only `new**2`.
+instruction has. For example, in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the
+kernel. Then `old**2` is the wrong reader, although the schedule names only `new**2`.
 
-From the operation at which the schedule is seen to be wrong, the search goes upstream in the program: through
-operations that the schedule lacks, and through operations whose twin (one value to XLA) computes another version than
-they mean. The first of the latter in program order is the wrong reader.
+From the operation at which the schedule is seen to be wrong, the search goes upstream in the program. It passes through
+operations that the schedule lacks, and through operations whose twin (one value to XLA) computes another version than they
+mean. The first of the latter in program order is the wrong reader.
 """
 
 from collections.abc import Iterable, Iterator

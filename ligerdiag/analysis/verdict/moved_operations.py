@@ -5,10 +5,10 @@ SliceSinker turns `x[:8] * y[:8]` and `x[8:] * y[8:]` into slices of `x * y`. Al
 of the one whose result was the first factor or term, name and tag included. It is not this operation: it depends on `y`
 as well, about which the author's slice of `x` says nothing.
 
-The structure shows the move. The instruction is computed from an operation, the product, that in the program is computed
-from the author's slice; this product reads `x`, the operand of the author's slice, and no slice with the tag. An
-instruction whose operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled: the
-product of the previous iteration reads the slice of the previous iteration, which has the same tag.
+The structure shows the move. The instruction is computed from an operation, the product, which the program computes from the
+author's slice. This product reads `x`, the operand of the author's slice, and no slice with the tag. An instruction whose
+operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled. There, the product of
+the previous iteration reads the slice of the previous iteration, which has the same tag.
 
 The move takes no read away. What the product reads of `x` is the version that the slice of `x` delivers, and so
 `list_reads` returns it for the comparison with the version that the author means.

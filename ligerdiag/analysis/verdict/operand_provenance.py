@@ -1,14 +1,14 @@
 """Finds out which operation of the program computes each operand of an optimized instruction, and on which hidden
 writes the operand depends (its dependence set).
 
-The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag
-(the number that ligerdiag gave each operation before the compile): looking through bitcasts and get-tuple-elements, the
-operand, or the value that a fusion gets for it, carries the tag of the intended operation. There are exceptions:
+The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag, the
+number that ligerdiag gave each operation before the compile. The operand, or the value that a fusion gets for it, must have
+the tag of the intended operation; bitcasts and get-tuple-elements in between do not count. There are exceptions:
 
-- XLA merges operations with the same value (twins, see `provenance.value_numbers`), and merges an operation with another
-  one that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised.
-  An operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier,
-  because XLA may name a collective after a barrier across which it moved the value.
+- XLA merges operations with the same value (twins, see `provenance.value_numbers`), and merges an operation with another one
+  that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised. An
+  operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier. XLA may name a
+  collective after a barrier across which it moved the value.
 - An element of a loop's state has no tag: if the program and the schedule both have one as the same operand of the
   operation, they count as the same.
 - An argument of the program needs no tag: XLA merges it with nothing.

@@ -6,8 +6,8 @@ and in others.
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
 - `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way, also where XLA has
-  moved a slice or a collective behind its users (`moved_operations`); `merged_uses` removes the writes about which an
-  instruction is right for each of the merged operations for which it is used, and `bystanders` those whose bytes an
+  moved a slice or a collective behind its users (`moved_operations`). `merged_uses` removes the writes about which an
+  instruction is right for each of the merged operations for which it is used. `bystanders` removes the writes whose bytes an
   operation does not read wrongly (`DirectErrors.refine`).
 - `blame` makes outputs worse that depend on a wrong operation or on merged values although their own sets agree, and
   names the reads at which the outputs start to be wrong.
@@ -32,8 +32,8 @@ them makes an output right:
 `reads` judges every read of an overwritten value, and uses the verdicts of `judge` for it, so that no read contradicts
 the output that it makes wrong.
 
-An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
-else the write does to it; the verdict on the output for another write stays.
+An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever else the
+write does to it. The verdict on the output for another write stays.
 
 Dependence sets describe only hidden writes, and presuppose that every kernel call produces its results. If the program
 always makes a call and the schedule may skip it, an output that depends on the call's results is unknown, or stale if

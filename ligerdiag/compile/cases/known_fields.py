@@ -1,9 +1,9 @@
 """Builds XLA's topology of a described target, without those fields of the description that this XLA does not know.
 
-XLA refuses a description with a field or an enum value that it does not know: XLA's parser writes the number of the line to
-the process's standard error, and the exception that JAX raises does not have it. So XLA gets the description with one field
-on each line; the field whose line the parser reports is dropped, until XLA takes the rest. Nothing else is dropped: any
-other fault is an error of the description. If XLA aborts, the worker dies with it, and its parent reports that
+XLA refuses a description with a field or an enum value that it does not know. XLA's parser writes the number of the line to
+the process's standard error, and the exception that JAX raises does not have this number. So XLA gets the description with
+one field on each line; the field whose line the parser reports is dropped, until XLA takes the rest. Nothing else is
+dropped: any other fault is an error of the description. If XLA aborts, the worker dies with it, and its parent reports that
 (`workers.process`).
 """
 

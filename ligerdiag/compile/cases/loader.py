@@ -1,9 +1,9 @@
 """Imports the file or module that defines cases, or unpickles a live function, and lists the project's files that it
 read.
 
-A loader holds the cases of one source at a time. Before it loads another source (a file, a module, or a live function),
-or after any file changed, it drops the project's modules and imports them anew, so an answer depends on the current
-files only. In a compile worker this never happens: it loads one source, once (see `CaseLoader`).
+A loader holds the cases of one source at a time. Before it loads another source (a file, a module, or a live function), or
+after any file changed, it drops the project's modules and imports them anew. So an answer depends on the current files only.
+In a compile worker this never happens: it loads one source, once (see `CaseLoader`).
 
 The source's root is the working directory and the first entry of sys.path; the user's PYTHONPATH follows, and the
 source's own folder is the last entry. None of the three is in sys.path before the loader is used (see

@@ -1,4 +1,4 @@
-"""Finds out whether a worker's environment has JAX's plugin for CUDA or that for ROCm, and prepares a process so that the
+"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm, and prepares a process so that the
 plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place

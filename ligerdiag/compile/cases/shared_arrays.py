@@ -2,9 +2,9 @@
 output takes its bytes.
 
 Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as `jax.device_put`
-does for the devices on which an array lies already. Two arrays with one address need not be one array: on a CPU, two JAX
-arrays may use the memory of one NumPy array, whereas on a GPU each would be a copy. So on a CPU, JAX's runtime is asked
-whether they are one array.
+does for the devices on which an array lies already. Two arrays with one address need not be one array. On a CPU, two JAX
+arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's runtime is asked whether they
+are one array.
 """
 
 import sys

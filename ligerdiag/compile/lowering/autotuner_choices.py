@@ -1,8 +1,8 @@
 """Lets XLA take the choices of its autotuner from a file, and reads from XLA's log which instructions got such a choice.
 
-XLA loads such a file once in a process, keeps the entries until the process ends, and uses them in every compile, so a
-worker that has compiled anything with other choices must not be used again. XLA says only in its log which instructions
-it looked up; it reads the level of the log when it is loaded.
+XLA loads such a file once in a process, keeps the entries until the process ends, and uses them in every compile. So a
+worker that has compiled anything with other choices must not be used again. XLA says only in its log which instructions it
+looked up; it reads the level of the log when it is loaded.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Records, while a function is traced, which version of a value the author of the function means (the contents before
-or after a kernel overwrites them), and translates the program to HLO exactly as traced.
+"""Records which version of a value the author of a function means, and translates the program to HLO exactly as traced. The
+versions are the contents before and after a kernel overwrites them.
 
 XLA's dump "before optimizations" is not the program as traced. On the way from StableHLO, MLIR's canonicalization folds
 a reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share
@@ -25,8 +25,8 @@ The residuals of a custom_vjp get no snapshot. They are references that the auth
 time when it runs.
 
 Two more rules keep calls and operations where the author has them. A kernel call without used outputs counts as a call,
-because its author means the operand that it overwrites; JAX drops it, for example when `jax.checkpoint` computes the
-forward pass again (`intent_jax.keep_calls`). An operation in the body of a loop that calls kernels runs in each
+because its author means the operand that it overwrites. JAX drops such a call, for example when `jax.checkpoint` computes
+the forward pass again (`intent_jax.keep_calls`). An operation in the body of a loop that calls kernels runs in each
 iteration (`intent_jax.keep_in_loops`).
 
 A snapshot is an identity operation of ours. It exists only in a second trace, from which the program as written is made

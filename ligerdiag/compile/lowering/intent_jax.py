@@ -7,11 +7,10 @@ a copy of a value, made where the program says which version the author means.
 **Checkpoints.** JAX splits the body of a `jax.checkpoint` into a known part, which it runs, and a staged part, which it
 runs in the backward pass. It does so without tracing, so snapshots are inserted into the two jaxprs afterwards.
 
-**Slices of loops.** If a scan's body returns a slice of `xs` unchanged, JAX notices that and returns `xs` itself
-instead of the stacked slices; it does the same if a custom_vjp in the body keeps such a slice. But a slice is a copy: a
-kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace,
-slices with the shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX
-passes them on as before.
+**Slices of loops.** If a scan's body returns a slice of `xs` unchanged, JAX notices that and returns `xs` itself instead of
+the stacked slices. It does the same if a custom_vjp in the body keeps such a slice. But a slice is a copy: a kernel that
+overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace, slices with the
+shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX passes them on as before.
 
 **Invariants of loops.** When JAX differentiates a scan, it hoists operations that no iteration changes, as far as JAX
 can see, for example on arrays that the body closes over. If a kernel overwrites such an array, the hoisted operation

@@ -8,14 +8,14 @@ drops it on the way from StableHLO to HLO. To detect this, four lists are compar
 - the custom calls of the StableHLO module, with their tags (the numbers that ligerdiag gives to operations);
 - the tags in the unoptimized HLO.
 
-A custom call belongs to the traced call with the same name (`call_names`) or, if one of the two has no name, with the
-same kernel and the same lines of the user's code. If fewer calls of a kernel arrive than were traced through the same
-lines, those without used outputs are missing, because the others cannot be dropped.
+A custom call belongs to the traced call with the same name (`call_names`). If one of the two has no name, it belongs to the
+traced call with the same kernel and the same lines of the user's code. If fewer calls of a kernel arrive than were traced
+through the same lines, those without used outputs are missing, because the others cannot be dropped.
 
-A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
-replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
-the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's partitioner
-inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
+A bind without an equation is not missing in two cases. It may have happened in the function of a `custom_vjp` or
+`custom_jvp` whose rule replaced that function (`traced_calls.RuleCall`). Or `jax.eval_shape` traced it, and the program has
+the call through the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's
+partitioner inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
 
 A missing call is lowered by itself, so that its effects can be read like those of any other call.
 """

@@ -10,8 +10,8 @@ So these operations get none:
 - operations whose result is used in a region of another operation: the translation to HLO makes it an element of the
   loop's state, or an operand of the conditional;
 - constants, whose lineage says nothing;
-- operations on one of several results, or on an element of a loop's state, inside the loop: where the translation folds
-  such an operation (a conversion to the same type), its lineage becomes that of the whole tuple. Only operations that are
+- operations on one of several results, or on an element of a loop's state, inside the loop. Where the translation folds such
+  an operation (a conversion to the same type), its lineage becomes the lineage of the whole tuple. Only operations that are
   never folded keep theirs;
 - operations inside reducers, comparators and the like: their values are elements, and no values of the program.
 

@@ -16,9 +16,9 @@ exchange data between devices, which XLA numbers. XLA's inliner then joins both 
 `custom_partitioning#ld4/mul#ld7`.
 
 Operations of the shards' function and of the function on whole arrays are paired in order if they agree in name, source
-line, number of operands, and ranks and element types of their results. Kernel calls are paired in order, for each
-kernel. An operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin, because only
-one of the two functions may have put it into a nested function. An operation without a twin gets no tag.
+line, number of operands, and ranks and element types of their results. Kernel calls are paired in order, for each kernel. An
+operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin. The calls matter because only
+one of the two functions may have put the operation into a nested function. An operation without a twin gets no tag.
 
 If the two functions do not make the same kernel calls, the shards' function is a different program. Then the
 `custom_partitioning` stays a custom call in the program as intended, with unknown effects, and names the function on

@@ -5,9 +5,9 @@ To JAX's transformations, a function is a list of equations, each of which needs
 array, is different: a read needs every write before it. When JAX splits a function, it may separate a read from the
 writes before it:
 
-- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is
-  then made once, before the loop, and a read of it may run there too, while the kernel call or the store between them
-  stays in the loop.
+- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is then
+  made once, before the loop, and a read of it may run there too. The kernel call or the store between the two stays in the
+  loop.
 - From the body of a `jax.checkpoint`, JAX computes again what the backward pass needs. It does not repeat a call with
   an effect; it makes the Ref again, and the read sees the original.
 
@@ -15,7 +15,7 @@ XLA then gets another program than the author's. `watch_refs` detects both cases
 them. A *move* is a read that JAX has separated from a write in one of these ways.
 
 The program as its author means it has no Refs. It comes from a second trace (see `intent`), in which JAX's own function
-*discharges* each jaxpr that makes a Ref, as soon as the jaxpr is traced and before any other transformation
+*discharges* each jaxpr that makes a Ref. This happens as soon as the jaxpr is traced, before any other transformation
 (`discharge_refs`). A Ref is then a value, a store returns another value, and a kernel call returns what it writes; JAX
 transforms values correctly. In the program that XLA compiles, JAX discharges every Ref too, but only at the end.
 

@@ -1,24 +1,24 @@
 """Ties single readers to kernel calls: a trivial operation makes a reader of a kernel's operand depend on the kernel's
 result, so that XLA must run the reader after the kernel.
 
-A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's
-operands. Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If
-the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect.edges`, which
-searches for the ties that make a program right, does not use such a tie.
+A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's operands.
+Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If the reader is a
+kernel call itself, it would overwrite the tied value instead of the original. So `bisect.edges`, which searches for the ties
+that make a program right, does not use such a tie.
 
 A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output, cast to
 the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.) The sum is
-computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before
+computed right after the kernel and shared by all ties to this kernel. Cast, addition and subtraction are put right before
 the reader. If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A
 new operation has the location of the reader (the sum has the location of the kernel), with `ligerdiag tie` at the end of its
 name. So the new operation counts as made by JAX's differentiation if the reader does. The module is tagged again afterwards.
 
-Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
-including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
-caller's values. An element of a loop's state that the body returns unchanged, and a value that the loop's region takes
-from outside, are other names of the outer value: the next iteration, and readers after the loop, see what this
-iteration overwrites. Other elements are the loop's own storage. If the call is in a function and the storage comes from
-a caller or is returned to it, the callers read it after their call of the function.
+Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage, including
+reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the caller's values. An
+element of a loop's state that the body returns unchanged, and a value that the loop's region takes from outside, are other
+names of the outer value. So the next iteration, and readers after the loop, see what this iteration overwrites. Other
+elements are the loop's own storage. If the call is in a function and the storage comes from a caller or is returned to it,
+the callers read it after their call of the function.
 """
 
 import re

@@ -1,17 +1,18 @@
 """Decides which values of a kernel must be followed, and records the accesses to each argument's buffer.
 
-Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and
-adds nothing. `Demand` therefore lists the *wanted* values: the values on which control flow depends, the operands of
-memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from
-which these are computed.
+Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and adds
+nothing. `Demand` therefore lists the *wanted* values. They are the values on which control flow depends, the operands of
+memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from which
+these are computed.
 
-`Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of each
-program, as runs (ranges of consecutive bytes). *May* runs contain every byte that a program may access; *sure* runs contain
-only bytes that it certainly accesses. If a branch depends on data, both ways are followed. A write on both ways is sure. A
-write on one way is not visible on the other way, and a read on either way is never sure. A read is *uncovered* if the
-program has not surely written the bytes before. A write is *blind* if the program has not surely read the bytes before. If
-no program may write a byte blindly, the first program that writes it reads it first: a sure read of the byte then sees the
-contents from before the launch. An atomic exchange whose result is unused counts as a write and not as a read.
+`Trace` records the bytes of each buffer that the programs of a launch may access and those that they certainly access. The
+records are *runs*, ranges of consecutive bytes, in the order of each program. *May* runs contain every byte that a program
+may access; *sure* runs contain only bytes that it certainly accesses. If a branch depends on data, both ways are followed. A
+write on both ways is sure. A write on one way is not visible on the other way, and a read on either way is never sure. A
+read is *uncovered* if the program has not surely written the bytes before. A write is *blind* if the program has not surely
+read the bytes before. If no program may write a byte blindly, the first program that writes it reads it first: a sure read
+of the byte then sees the contents from before the launch. An atomic exchange whose result is unused counts as a write and
+not as a read.
 """
 
 from collections.abc import Callable, Generator, Iterable

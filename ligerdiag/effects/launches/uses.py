@@ -2,10 +2,10 @@
 two of the buffers were the same bytes.
 
 For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
-operation, and if the program itself has not written the bytes before, as it would otherwise read its own write. A
+operation, and if the program itself has not written the bytes before. Otherwise the program would read its own write. A
 kernel in which one program may wait for another (an atomic operation with a used result, a loop around loads whose end
-depends on memory) may order its accesses to shared bytes, so no pair of its buffers counts as SHARED. Buffers of
-different or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
+depends on memory) may order its accesses to shared bytes, so no pair of its buffers counts as SHARED. Buffers of different
+or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """Finds the kernel calls beside a changed call, in the same function, about which the case has no findings.
 
 A function that returns new contents after a cure returns them on every path through it. On a path with another call of the
-kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call, so that the
-hidden write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and that
-the cure does not change, is named in the answer.
+kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call. The hidden
+write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and that the
+cure does not change, is named in the answer.
 """
 
 import re

@@ -4,14 +4,14 @@ The runs are those of `case_run`: program order, program order in isolated memor
 widened to f64 (see `widening`), and each custom call runs as an opaque function (see `opaque`). So nothing here needs a
 call's code, and everything depends on the effects that the analysis, or the user's declaration, says that a call has.
 
-XLA folds constants and rewrites arithmetic in the original types, for instance `x / 3` to `x * 0.333...`, rounded to
-bf16. How far that moves an output is measured: the schedule runs with functions that leave their operands unchanged,
-and should then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least
-`LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
-wrong, because only a hidden write that the schedule orders differently can cause it. But rounding also enters through
-the values that an opaque function reads, and loops amplify it. A schedule whose functions leave their operands
-unchanged does not show this part: an output that is much nearer to the intended than to the stale prediction (`_NEAR`),
-with an error that rounding can reach (`_NOISE`, `_SHARE`), is undecided.
+XLA folds constants and rewrites arithmetic in the original types, for instance `x / 3` to `x * 0.333...`, rounded to bf16.
+How far that moves an output is measured: the schedule runs with functions that leave their operands unchanged, and should
+then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least `LEAST` and at most
+the tolerance that the original types have in an ordinary replay. An output with a larger error is wrong, because only a
+hidden write that the schedule orders differently can cause it. But rounding also enters through the values that an opaque
+function reads, and loops amplify it. A schedule whose functions leave their operands unchanged does not show this part. An
+output that is much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach
+(`_NOISE`, `_SHARE`), is undecided.
 
 With functions that leave their operands unchanged, the schedule may miss even the stale prediction by more than the
 original types explain. Wrong numbers then need not come from a hidden write, so the output is undecided. One exception:

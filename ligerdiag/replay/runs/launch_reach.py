@@ -1,7 +1,7 @@
 """Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
 
 If a call's results depend on the order of the programs of its grid, the programs run in the order that showed this
-dependence, and the call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or
+dependence. The call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or
 leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a call
 reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends on the
 results of none of these calls must depend on an operand that one of them overwrites; then all of these calls count as

@@ -1,21 +1,21 @@
 """Finds which findings of a run are allowed, by which comment or configuration entry, and which of these suppressions
 allowed nothing.
 
-A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
-alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
-continue in the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#`
-with blanks around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of
-the reader. Python's own tokenizer finds comments, so text in a string allows nothing.
+A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is alone
+on its line, at the next line that is no comment. Several comments can precede one line, and a long reason can continue in
+the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#` with blanks
+around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of the reader.
+Python's own tokenizer finds comments, so text in a string allows nothing.
 
 An entry `[[tool.ligerdiag.suppress]]` of the configuration allows the findings that match all of its filters. In its
 globs only `*` and `?` are special, because ids are full of brackets. If a comment and an entry match one finding, the
 finding shows the comment, and both count as used.
 
-A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
-each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
-project; a run of a file, a folder or a name in a module sees all cases of this file, folder or name; a run of an id or
-a glob sees only some. A run that was interrupted, or that leaves out a target which the project is checked for by
-default, has seen nothing in full.
+A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run, each
+was analysed to the end, and the rule had the numbers that it needs. A run without selectors includes all cases of the
+project. A run of a file, a folder or a name in a module includes all cases of this file, folder or name. A run of an id or a
+glob includes only some. A run that was interrupted, or that leaves out a target which the project is checked for by default,
+has seen nothing in full.
 
 Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
 cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a

@@ -1,9 +1,9 @@
 """Loads the templates of the pages, and defines the parts that all pages share: signs, file names, line breaking, and the
 packed text of the module.
 
-The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
-loads nothing from elsewhere and has one script and one style sheet of its own: the content security policy in its head
-allows these two by their digests, and nothing else.
+The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page loads
+nothing from elsewhere and has one script and one style sheet of its own. The content security policy in its head allows
+these two, by their digests, and nothing else.
 """
 
 import gzip

@@ -2,9 +2,9 @@
 is the cause.
 
 The headline is about the outputs that the schedule makes wrong; if there are no such outputs, about outputs with wrong
-numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes
-precedence over the verdicts, and a warning is added to them: a headline is green only if the page shows no finding and
-no wrong number. The three lines of a headline are about the subject of the page, which is one kernel call.
+numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes precedence
+over the verdicts, and a warning is added to them. A headline is green only if the page shows no finding and no wrong number.
+The three lines of a headline are about the subject of the page, which is one kernel call.
 """
 
 import re

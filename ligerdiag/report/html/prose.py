@@ -1,10 +1,9 @@
 """Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), paths to outputs,
 and the listing of the HLO.
 
-An output has wrong numbers if a replay or a device computed other values than the intended ones, or if the
-result of running the program in the order in which it is written differs from the case's reference by more than
-rounding explains. An output is inexact if a finding about rounding, or
-lossy numbers, show that a workaround costs precision.
+An output has wrong numbers in two cases. A replay or a device computed other values than the intended ones. Or the program,
+run in the order in which it is written, differs from the case's reference by more than rounding explains. An output is
+inexact if a finding about rounding, or lossy numbers, show that a workaround costs precision.
 """
 
 import re
