@@ -41,7 +41,7 @@ def find_dependents(
 
 
 def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
-    """Returns the names of the outputs whose numbers `reach` contains, in the order of the program's outputs."""
+    """Returns the names of the outputs whose numbers are in `reach`, in the order of the program's outputs."""
     return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
 
 

@@ -100,8 +100,8 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the program or the schedule of one compilation as often as needed. An evaluation may have marks, which are
-    extra bits in dependence sets that show which values depend on chosen operations.
+    """Evaluates the program or the schedule of one compilation as often as needed. An evaluation may have marks: extra bits
+    in dependence sets, which show which values depend on chosen operations.
     """
 
     program: HloModule
@@ -253,8 +253,7 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds, for each output, the hidden writes that change only rows which the output uses neither in the program nor
-        in the schedule.
+        """Finds, for each output, the hidden writes whose rows it uses neither in the program nor in the schedule.
 
         Returns two things as bits (see `LabelSpace.bits_of`): all writes that cover only some rows of their operand, and for
         each output those among these writes whose rows it does not use. Rows are not tracked, and no write is returned, if

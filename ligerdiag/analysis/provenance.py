@@ -68,9 +68,9 @@ def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
     """Returns the optimized module with the same tag paths as the program: the tags of the `call`s that lead to an
     operation, then the operation's own tag. Removes the tags of conditionals and loops around it.
 
-    XLA makes a `call` of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop
-    that runs once, and inlines it. The op_name of the conditional or loop, with its tag, then precedes the op_names
-    inside; this function removes such tags again.
+    XLA turns three kinds of code into a `call` and inlines it: the branch that is known to be taken, a branch whose
+    conditional becomes a select, and the body of a loop that runs once. The op_name of the conditional or loop, with its
+    tag, then precedes the op_names inside; this function removes such tags again.
     """
     entered = {
         path[-1]

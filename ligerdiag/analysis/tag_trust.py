@@ -83,8 +83,8 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the optimized module without the tags of instructions that cannot compute the operation with this
-        tag.
+        """Returns a copy of the optimized module. In it, an instruction has no tag if it cannot compute the operation that
+        the tag names.
         """
         if not self.refuted:
             return optimized
@@ -132,8 +132,8 @@ def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
     a smaller tag than one of its operands.
 
     The order of operations that are computed from no parameter and no kernel, such as constants, is not checked, because
-    they come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no ids, so
-    that only operands are checked.
+    such operations come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no
+    ids, so that only operands are checked.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())

@@ -33,9 +33,9 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
     """Bisects every selected case on every target, and returns the results. A bisection compiles a case in several ways and
     compares the verdicts. Along the axis `targets`, each case is bisected once.
 
-    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
-    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far. Raises
-    RunEnded if such an event comes before the first result.
+    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not apply
+    to the case. After Ctrl-C, SIGTERM or the time limit the last bisection has only the results until then. Raises RunEnded
+    if such an event comes before the first result.
     """
     _refuse_idle_options(options)
     if options.device:

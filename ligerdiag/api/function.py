@@ -75,7 +75,8 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Pickles a live function into a file below the cache, and returns the file as a source of cases.
+    """Pickles a live function (an object of the caller's process) into a file below the cache. Returns the file as a source
+    of cases.
 
     root: the folder from which a worker's imports start. Raises InputError if the function or an argument cannot be
     pickled.
@@ -204,8 +205,8 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns a live function with its expectation and other properties. words: the keywords of `ligerdiag.check`. Keywords
-    in `CaseKeywords` set the properties, and others are ignored.
+    """Returns the function of the caller's process as a `LiveFunction`, with its expectation and other properties. words:
+    the keywords of `ligerdiag.check`. Keywords in `CaseKeywords` set the properties, and others are ignored.
     """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
@@ -329,7 +330,8 @@ def _make_inspect_options(options: CheckOptions) -> InspectOptions:
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one live function, with a case for each target. The selectors of `options` are ignored.
+    """Checks a function of the caller's process and returns the report, with a case for each target. The selectors of
+    `options` are ignored.
 
     root: the folder from which the worker's imports start.
 

@@ -97,8 +97,8 @@ _MODULE_ENDINGS = (".hlo", ".txt", ".pb", ".gz")
 
 
 def is_dump(selector: str) -> bool:
-    """Returns whether the selector is a path of a file with a module, or of a folder of files that XLA dumped, rather than
-    the selector of a case.
+    """Returns whether the selector is the path of a module's file or of a folder with XLA's dumps. If not, it selects a
+    case.
     """
     path = Path(selector)
     if path.is_dir():

@@ -145,8 +145,8 @@ class RefStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read of a kernel's operand after the kernel's call. At this read a tie can be inserted, a trivial operation
-    that puts the read after the kernel.
+    """One read of a kernel's operand after the kernel's call, where a tie can be inserted. A tie is a trivial operation that
+    makes the read wait for the kernel.
 
     Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """

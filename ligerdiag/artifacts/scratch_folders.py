@@ -53,7 +53,7 @@ def hold_lease(path: Path) -> Lease:
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether a living process holds the lease on this file."""
+    """Returns whether a process that still runs has the lease (a lock) on this file."""
     try:
         with path.open("r", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

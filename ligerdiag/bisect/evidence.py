@@ -35,8 +35,8 @@ _SHOWN = 8
 class ValuePaths:
     """Finds short paths along operands in one module, through fusions and results of loops.
 
-    A path is a tuple of instructions, from the reader back. A parameter of a fused computation continues with the
-    fusion's operand, a fusion with the root of its computation, and the result of a loop with that of its body. The
+    A path is a tuple of instructions, from the reader back. After a parameter of a fused computation comes the fusion's
+    operand. After a fusion comes the root of its computation, and after a loop's result the result of the loop's body. The
     parameter of a loop ends a path. A path does not enter the branches of a conditional: it continues with all operands of
     the conditional.
     """

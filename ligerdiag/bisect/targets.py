@@ -86,8 +86,8 @@ class Divergence:
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
         """Returns the first pair of instructions in which the two compiles differ: (instruction of the first target's
-        compile, instruction of the second target's compile). An instruction is None if the module of its compile ends
-        before; both are None if no difference was found.
+        compile, instruction of the second target's compile). An instruction is None if its compile's module has no more
+        instructions; both are None if no difference was found.
 
         If the same pass made both modules, these two modules are compared. Otherwise a pass changed the module in one
         compile only; then the module after this pass is compared with the module before it.
@@ -280,8 +280,8 @@ def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) ->
 
 
 def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
-    """Returns a sentence that names the pass where two compiles diverge, and the first instruction that differs, as each
-    compile has it. one, other: names of the two targets.
+    """Returns a sentence that names the pass where two compiles diverge, and the first instruction that differs, in the form
+    that it has in each compile. one, other: names of the two targets.
     """
     mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"

@@ -188,8 +188,8 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
-    A run ended by its time limit exits with 3, like a run with a single case that takes too long. Its code is not that of a
-    signal, because the user set the limit, and not 4, which would mean that a case was analysed and could not be decided.
+    A run ended by its time limit exits with 3, like a run with a single case that takes too long. A signal's code would be
+    wrong, because the user set the limit. Code 4 would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 

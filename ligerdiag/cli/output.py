@@ -137,7 +137,7 @@ class AnswerFormat(StrEnum):
 
 
 class ComparisonFormat(StrEnum):
-    """The formats of the output of `compare`, which are some of the formats of a report."""
+    """The formats in which `compare` can write its answer: some of the formats of a report."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -145,8 +145,8 @@ class ComparisonFormat(StrEnum):
 
 
 def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
-    """Returns the outputs that the options `--output` of a comparison ask for, as `parse_outputs` does. Raises
-    InputError also for a format that comparisons lack.
+    """Returns the outputs that the options `--output` of a comparison request, as `parse_outputs` does. Also raises
+    InputError for a format that comparisons do not have.
     """
     outputs = parse_outputs(words, form)
     known = [one.value for one in ComparisonFormat]
@@ -360,9 +360,9 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`, or `FILE` in the format of its
-    suffix; a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`,
-    or the table if a `FILE` without `FORMAT=` gets `form`.
+    """Returns the outputs that the options `--output` request. Each is `FORMAT=FILE`, or `FILE` in the format of its suffix;
+    a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`, or the
+    table if a `FILE` without `FORMAT=` gets `form`.
 
     Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
     be written.

@@ -334,8 +334,8 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache
-    knows the cases of the source.
+    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache has
+    the cases of the source.
     """
     return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
@@ -344,7 +344,7 @@ def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Returns the files of the project on which an artifact depends, each with its sha256. An import of the source reads
-    them, or they are imported while the case is traced. Empty unless the cache knows the artifact.
+    them, or they are imported while the case is traced. Empty unless the cache has the artifact.
 
     environ: environment variables with which the artifact was compiled.
     """

@@ -85,7 +85,7 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the numbers of the operands that a library call says it overwrites, which are those that an output aliases.
+    """Returns the numbers of the operands that a library call declares as overwritten: an output aliases each of them.
 
     Returns None if the call may also write other operands. This is so if it has side effects, if it passes the operands' own
     buffers to code that ligerdiag does not read, or if it contains a kernel, whose code then decides.

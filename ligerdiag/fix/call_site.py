@@ -58,8 +58,8 @@ class Project:
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
 
     def list_unseen(self) -> tuple[str, ...]:
-        """Returns the places in the project that may call a function that now returns more values, and that the cure does
-        not change.
+        """Returns the places in the project that the cure does not change, although they may call a function that now
+        returns more values.
         """
         return tuple(one for one in self.unseen if one not in self.reached)
 
@@ -99,7 +99,7 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function or class `name` that is defined in the file `home`: that is, `home`
+        """Returns the files that may use the function or class `name`, which is defined in the file `home`. These are `home`
         itself and each file that imports the name, from `home` or from a package that re-exports it.
         """
         key = (name, home.path)

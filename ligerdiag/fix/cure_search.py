@@ -86,8 +86,8 @@ class Cure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedCure:
-    """One kind of change that may make a program right, that has several forms, and that changes the source elsewhere than
-    at the kernel's call.
+    """A kind of change, in several forms, that may make a program right. It changes the source at another place than the
+    kernel's call.
     """
 
     name: str

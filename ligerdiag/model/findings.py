@@ -606,7 +606,7 @@ class Replay:
     cached: bool = False
 
     def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
-        """Returns whether it is worth replaying with opaque functions, stand-ins for the custom calls. It is if this replay
+        """Returns whether it is worth replaying with opaque functions, stand-ins for the custom calls. True if this replay
         does not cover an operation of the program, or if its numbers decide nothing about some output.
 
         verdicts: maps each output name to the verdict that holds after this replay. An output whose verdict is unknown

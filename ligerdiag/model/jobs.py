@@ -233,7 +233,7 @@ def render_error(error: LigerdiagError) -> str:
 
 
 def render_refusal() -> str:
-    """Returns the line by which a worker tells its parent process that it does not take the job, which needs a new
+    """Returns the line with which a worker refuses a job. The line tells the parent process that the job needs a new
     worker.
     """
     return _REFUSAL + "\n"

@@ -417,5 +417,5 @@ def refuse_for_bug(identity: Identity, fault: Exception) -> Judged:
 
 
 def leave_undone(identity: Identity, why: str) -> Judged:
-    """Returns the record of a case that the run did not reach."""
+    """Returns the record of a case that the run did not analyse, because it ended before."""
     return Judged(identity=identity, result=Refusal(error=why, is_undone=True))

@@ -66,7 +66,7 @@ class LostWorker(LigerdiagError):
 
 
 class LostScheduler(LigerdiagError):
-    """Raised if the scheduler has ended, or can no longer be reached."""
+    """Raised if the scheduler has ended, or no longer answers."""
 
     def __init__(self) -> None:
         super().__init__("the scheduler lost the task: start the sweep again to continue")

@@ -236,8 +236,8 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns the bits of those marks in `wrong_about(write)` that are on an operation of the program rather than on an
-        instruction of the optimized module.
+        """Returns the bits of some marks in `wrong_about(write)`: the marks on operations of the program, without those on
+        instructions of the optimized module.
         """
         return self._before.get(write, 0)
 
@@ -359,8 +359,8 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them. If the operands of
-    such an *inert* instruction have empty dependence sets, its result has an empty set, too.
+    """Finds the instructions that one evaluation of the schedule can skip because none of their values has a label. If the
+    operands of such an *inert* instruction have empty dependence sets, its result has an empty set, too.
     """
 
     module: HloModule

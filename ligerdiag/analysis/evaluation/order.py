@@ -21,9 +21,9 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 class Order:
     """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
-    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between
-    the first and the second one. The state of the search from each instruction is kept, so that a later search from
-    that instruction resumes where it stopped.
+    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between the
+    first and the second one. The search from each instruction keeps its state, so that a later search from the same
+    instruction resumes there.
     """
 
     def __init__(self) -> None:

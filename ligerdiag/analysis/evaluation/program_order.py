@@ -79,9 +79,9 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the name of one leaf of the result of a loop or conditional, in the form of a tag path. It is the path of the
-    loop or conditional, followed by a negative number, which is no operation's tag. Marks are put on the leaf by this name.
-    number: number of the leaf.
+    """Returns a tag path that names one leaf in the result of a loop or conditional, so that a mark can be put on the leaf.
+    It is the path of the loop or conditional, followed by a negative number, which is no operation's tag. number: number of
+    the leaf.
     """
     return (*path, -2 - number)
 
@@ -125,7 +125,7 @@ def _replace(value: StoredValue, index: ShapeIndex, new: StoredValue) -> StoredV
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intended:
-    """The dependence sets of the intended program, the result of `compute_intended`."""
+    """The result of `compute_intended`: the dependence sets of the program as written."""
 
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""

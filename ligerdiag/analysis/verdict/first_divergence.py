@@ -49,8 +49,8 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the instructions that read a wrong value first, that is, at which operations start to be wrong. They are in
-    program order of the writes; readers of operations that are wrong only about earlier iterations come last.
+    """Returns the first instructions that read a wrong value, that is, the places where operations begin to be wrong. They
+    are in program order of the writes; readers of operations that are wrong only about earlier iterations come last.
 
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.

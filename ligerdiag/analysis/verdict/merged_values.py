@@ -33,7 +33,7 @@ which the operation chooses for one value.
 
 @dataclass(frozen=True, slots=True)
 class MergedEdge:
-    """An edge whose consumer may get any of several values that XLA merged and that are different versions."""
+    """An edge whose consumer may get one of several values that XLA merged, although they are different versions."""
 
     consumer: TagPath
     """Tag path of a kernel call or a choice, or the name of a leaf (`name_leaf`) of a loop's or conditional's result."""

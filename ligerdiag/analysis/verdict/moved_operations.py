@@ -80,7 +80,7 @@ class MovedOperations:
         return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
-        """Returns whether XLA may move the operation at `path` behind its users, so that these read the operation `operand`
+        """Returns whether XLA may move the operation at `path` behind its users. The users then read the operation `operand`
         instead.
         """
         found = self.intended.tagged.get(path)

@@ -149,8 +149,7 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """Returns one verdict for each pair of a hidden write that the schedule performs and an instruction that reads the
-    value which this write overwrites.
+    """Returns a verdict for each hidden write in the schedule and each instruction that reads the overwritten value.
 
     The verdicts come write by write in program order; for each write, blamed reads come first.
     """

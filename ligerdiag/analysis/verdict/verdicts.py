@@ -165,8 +165,8 @@ class Verdicts:
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the output misses at least one write, and whether the schedule performs none of the missed writes,
-        not even as part of a merged call.
+        """Returns whether the output misses at least one write, and the schedule has none of the missed writes, also not as
+        part of a merged call.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone

@@ -23,8 +23,8 @@ from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for a nested one, `0` for
-    the first of a tuple, `output` for a single array.
+    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for {"grads": {"w": ...}}, `0`
+    for the first array of a tuple, `output` for a single array.
     """
     return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 

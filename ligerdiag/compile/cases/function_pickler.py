@@ -221,8 +221,8 @@ def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles, in which each class that was pickled by value has an id that depends only on its content.
-    Cloudpickle gives such classes random ids, so that equal functions would have different pickles.
+    """Returns the pickles with new ids of the classes that were pickled by value: each new id depends only on the class's
+    content. Cloudpickle gives these classes random ids, so equal functions would have different pickles.
 
     data: the pickles of one function file, joined. classes: those that were pickled by value in them.
     """

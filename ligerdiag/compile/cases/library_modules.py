@@ -46,8 +46,8 @@ class WithVariables:
 
 
 class WithLeaves:
-    """A function whose static leaves (the leaves of its arguments that are not arrays) are fixed, so that a call gives
-    only the arrays.
+    """A function with fixed static leaves (the leaves of its arguments that are not arrays). A call of it passes only the
+    arrays.
 
     static: the arguments, with None for each array.
     """

@@ -369,9 +369,7 @@ _mesh_builders: list[MeshBuilder] = []
 
 @contextmanager
 def place_meshes(build: MeshBuilder) -> Generator[None]:
-    """Inside the context, every mesh that is unpickled is built by the function `build`, which knows the devices of the
-    program.
-    """
+    """Inside the context, the function `build` builds every mesh that is unpickled, from the devices of the program."""
     _mesh_builders.append(build)
     try:
         yield

@@ -393,16 +393,17 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends, apart from the files that the case imports. They are
-    the function file, and the files that define the objects which were pickled by value.
+    """Returns the files on which the case of a live function (one that the caller's process has pickled) depends, apart from
+    the files that the case imports. They are the function file, and the files that define the objects which were pickled by
+    value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Returns the case of a live function, after applying the import path and the settings of the caller's process.
-    Raises InputError, and any exception of the user's modules.
+    """Returns the case of a live function (one that the caller's process has pickled), after applying the import path and
+    the settings of the caller's process. Raises InputError, and any exception of the user's modules.
     """
     state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
@@ -422,7 +423,9 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Removes the kernels of the last live function and restores the settings of `jax.config`."""
+    """Removes the kernels of the last live function (one that the caller's process has pickled) and restores the settings of
+    `jax.config`.
+    """
     forget_kernels()
     if _settings:
         _update_settings(_settings)

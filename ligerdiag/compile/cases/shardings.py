@@ -50,8 +50,8 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments, completed from the function's `in_shardings`. An `Arg` without a partition, or without a kind
-    of memory, gets it from there.
+    """Returns the arguments, completed from the function's `in_shardings`. An `Arg` without a partition or a kind of memory
+    gets the one in `in_shardings`.
 
     arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings do
     not fit the arguments.

@@ -81,8 +81,8 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Returns whether the custom call may launch the kernel of `call`. It may if its backend config defines a kernel of
-        that name, or if the backend config contains no Triton IR as text, so that the names cannot be compared.
+        """Returns whether the custom call may launch the kernel of `call`. True if its backend config defines a kernel with
+        that name. Also true if the backend config contains no Triton IR as text, because the names cannot be compared.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
@@ -137,8 +137,8 @@ def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCal
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: those of
-    the operations that reached XLA.
+    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: the tags of
+    the operations that JAX gave to XLA.
     """
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
@@ -149,10 +149,10 @@ def compute_kernel_calls(
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Returns a record for each traced call, which says whether the call reaches XLA.
+    """Returns a record for each traced call, which says whether XLA gets the call.
 
-    live: the tags (numbers) of the operations that reached XLA. dropped: kernel calls of the program as written that
-    the program for XLA lacks.
+    live: the tags (numbers) of the operations that XLA gets. dropped: kernel calls of the program as written that the
+    program for XLA lacks.
     """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]

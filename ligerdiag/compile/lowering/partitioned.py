@@ -242,7 +242,7 @@ def _compute_kind(of: Any) -> str:
 
 @contextmanager
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
-    """Inside the context, in which XLA compiles, tags the operations of the functions on shards that XLA asks for.
+    """Inside the context, XLA compiles and requests functions on shards; this tags the operations of these functions.
 
     bodies: the functions on whole arrays whose tags are used. Yields a list, which is filled during the compile: the tags of
     the `custom_partitioning` calls whose function on shards could not be tagged.

@@ -37,7 +37,7 @@ type Lines = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """A kernel call that the program makes, whether or not it reaches XLA."""
+    """A kernel call that the program makes, whether or not XLA gets it."""
 
     kernel: str
     primitive: str
@@ -158,7 +158,7 @@ def _mark_rule(rule: Any, made: RuleCall) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A kernel call at the moment when the program made it, whether or not it reaches XLA."""
+    """A kernel call at the moment when the program made it, whether or not XLA gets it."""
 
     call: TracedCall
     primitive: Any

@@ -58,7 +58,7 @@ def list_imported_uses(
 ) -> Iterator[tuple[SourceFile, cst.CSTNode]]:
     """Yields (file, expression) for each expression in another file that refers to the name `name` of the module `home`.
 
-    seen: (file, name) pairs that have been followed already; the function adds the pairs that it follows.
+    seen: (file, name) pairs that have been searched already; the function adds the pairs that it searches.
     """
     if (home, name) in seen:
         return

@@ -137,7 +137,7 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """Returns the value that the cells store. Raises ArtifactError for cells that are spread over devices."""
+    """Returns the value that the cells store. Raises ArtifactError if each device has a cell of its own."""
     match cells:
         case Cell():
             return cells.array

@@ -97,9 +97,9 @@ class KnownFindings:
         return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
-        """Returns a line for each target that has new findings which the file knows for another target only. A finding that
-        the file knows for this target, but less often than it occurs now, gets no line. new: case, target and finding of
-        each finding that counts.
+        """Returns a line for each target with new findings that the file has for other targets only. A finding gets no line
+        if the file has it for this target, but fewer times than it occurs now. new: case, target and finding of each finding
+        that counts.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:

@@ -150,7 +150,7 @@ class ComparedCase:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the case has no change to show, neither for better nor for worse."""
+        """Returns whether the comparison shows no change of the case, for better or for worse."""
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property

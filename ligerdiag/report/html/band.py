@@ -87,7 +87,7 @@ class BandLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracket:
-    """A frame around the columns whose accesses are in one loop."""
+    """A frame around those columns of the drawing whose accesses are in one loop."""
 
     start: float
     end: float

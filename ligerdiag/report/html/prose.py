@@ -40,8 +40,8 @@ def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """Splits a sentence into parts: text in backticks becomes code, and names of instructions become code with the id
-    of their step.
+    """Splits a sentence into parts: text in backticks becomes code, and a name of an instruction becomes code that refers to
+    the instruction's step on the page.
     """
     parts: list[Part] = []
     at = 0
@@ -55,8 +55,8 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether
-    this also holds for names of instructions that are no steps on the page.
+    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether names
+    of instructions that are no steps on the page become parts, too.
     """
     parts: list[Part] = []
     at = 0

@@ -58,9 +58,9 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed causes come last. A consequence of a cause comes right after that cause, and the
-    two are sorted by the worse one of them.
+    """Returns the causes of the case's findings, sorted by severity, then by the worst verdict on their outputs, then by the
+    number of their outputs. Allowed causes come last. A consequence of a cause comes right after that cause, and the two are
+    sorted by the worse one of them.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
