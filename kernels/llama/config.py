@@ -102,7 +102,7 @@ class Parameter(NamedTuple):
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]
     deviation: float
-    """Standard deviation of the initial values; 0 for a parameter that starts with ones."""
+    """Standard deviation of the initial values; 0 if all initial values are 1."""
 
 
 def list_parameters(config: LlamaConfig) -> Tree[Parameter]:

@@ -84,8 +84,8 @@ class Context(EvaluatedPair):
     runs. Filled only if there is no program as written, which would say which version each of them should read.
     """
     refuted: frozenset[int] = frozenset()
-    """Ids of instructions in the optimized module that cannot compute the operation whose tag they carry, because they
-    are computed from other values (see `tag_trust`).
+    """Ids of instructions in the optimized module that cannot compute the operation whose tag they have, because they are
+    computed from other values (see `tag_trust`).
     """
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Maps the tag of a kernel's custom call (the number that ligerdiag gives each operation before the compile) to the

@@ -107,7 +107,7 @@ class Evaluator:
     program: HloModule
     optimized: HloModule
     fusions: FusionSummaries
-    """For each fusion of the optimized module, a summary that says how labels reach its results from its operands."""
+    """For each fusion of the optimized module, a summary that says which labels of its operands its results get."""
     writes: tuple[HiddenWrite, ...]
     """The hidden writes. Two writes have the same index if XLA merges their calls and both calls see the same versions
     (`Matching.identical`).

@@ -49,7 +49,7 @@ class TagTrust:
     is_partitioned: bool
     """Whether the optimized module's values are shards, smaller than the values of the program's operations."""
     refuted: frozenset[int] = field(default=frozenset())
-    """Ids of the optimized module's instructions that cannot compute the operation whose tag they carry."""
+    """Ids of the optimized module's instructions that cannot compute the operation whose tag they have."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
         """Returns the operations of the program that have the instruction's tag and that it may compute, judged by opcode

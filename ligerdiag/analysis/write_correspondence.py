@@ -366,7 +366,7 @@ class VanishedCall:
     outputs: int
     source: SourceLine | None
     unknown: bool = False
-    """Whether it is unknown if the call overwrites anything."""
+    """True if it is unknown whether the call overwrites anything."""
     is_repeated: bool = False
     """Whether JAX still runs the call in one place, and drops it only where it reruns the function around the call."""
     write: int | None = None

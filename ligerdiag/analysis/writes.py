@@ -28,7 +28,7 @@ type EffectsOf = Callable[[HloInstruction], CallEffects]
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes whose called computations are part of the program's own flow. A reduction is not among them, for example: its
+"""Opcodes whose called computations are part of the program's own flow. For example, `reduce` is not among them: its
 `to_apply` is only applied to elements.
 """
 
@@ -65,7 +65,7 @@ class HiddenWrite:
     operand: int
     """Number of the custom call's operand that the kernel writes."""
     unknown: bool
-    """Whether it is unknown if the kernel writes here, because its code could not be followed."""
+    """True if it is unknown whether the kernel writes here, because its code could not be followed."""
     tag_path: TagPath
     loop_depth: int
     """Number of loops around the call; loops that run once do not count."""
@@ -76,7 +76,7 @@ class HiddenWrite:
     lacks.
     """
     output: ShapeIndex | None = None
-    """The output that is declared to alias the operand, if the schedule keeps the two in different bytes; otherwise
+    """The output that aliases the operand by declaration, if the schedule keeps the two in different bytes; otherwise
     None.
     """
 

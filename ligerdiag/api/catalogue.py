@@ -45,7 +45,7 @@ class StepState(StrEnum):
 
     WORKS = "works"
     MISSING = "missing"
-    """The environment has not been created yet, which is no fault."""
+    """The environment has not been created yet. This is not a fault."""
     BROKEN = "broken"
 
 

@@ -144,8 +144,8 @@ class MinimalSetSearch:
     limit: int
     """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that the search judges in parallel in those steps for which one set is enough: the first for which the
-    predicate holds.
+    """Number of sets that the search judges in parallel in a step that ends with the first set for which the predicate is
+    true.
     """
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search

@@ -119,7 +119,7 @@ _ORDER = (
     ExitCode.AS_EXPECTED,
 )
 PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
-"""The order of `_ORDER`, for the user."""
+"""The order of precedence of the exit codes, as a text for the user."""
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,

@@ -343,7 +343,7 @@ FORMATS: Mapping[str, Format] = {
     ".txt": Format.TERMINAL,
     ".xml": Format.JUNIT,
 }
-"""The suffix of a file to the format of a report in it."""
+"""Maps the suffix of a file's name to the format of the report in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 DEVICE_TOLERANCE = 2e-2
 """The relative error in norm up to which a device's output counts as equal. TF32 keeps 11 bits (2**-12 = 2.4e-4 per
-operand), and a few products in a row, and sums that cancel, lead to some 1e-3 on an H200; missed hidden writes lead
-to 0.5 and more.
+operand). A few products in a row, and sums that cancel, give errors of some 1e-3 on an H200; missed hidden writes give 0.5
+and more.
 """
 
 BADNESS = (

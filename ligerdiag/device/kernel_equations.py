@@ -19,7 +19,7 @@ from ligerdiag.errors import describe_fault
 
 FFI = "ffi_call"
 KERNELS = (*PRIMITIVES, FFI)
-"""Names of the primitives whose calls are tried."""
+"""Names of the primitives whose calls are run and checked."""
 _CLOSED = ("shard_map", "custom_partitioning")
 
 type Visit = Callable[[Any, Sequence[Any]], None]

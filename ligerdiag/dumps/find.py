@@ -75,7 +75,7 @@ class DumpName:
     target: str = ""
     """The target, such as `sm_9.0a`; empty if the name omits it."""
     is_proto: bool = False
-    """Whether the name's ending promises a protobuf."""
+    """Whether the name's ending is that of a protobuf."""
 
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)

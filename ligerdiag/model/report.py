@@ -89,7 +89,7 @@ class Coverage:
     `model.memory`.
     """
     not_covered: tuple[str, ...] = ()
-    """One line for each construct that the analysis met but does not model."""
+    """One line for each construct that is in the program and that the analysis does not model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

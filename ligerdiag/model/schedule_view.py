@@ -249,7 +249,7 @@ class MutatedBuffer:
     is_performed: bool
     """Whether the schedule has the call and the time of its write is known."""
     unknown: bool
-    """Whether it is unknown if the kernel writes the buffer at all."""
+    """True if it is unknown whether the kernel writes the buffer at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

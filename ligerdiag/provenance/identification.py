@@ -47,7 +47,9 @@ _CONTROL_FLOW = having(Trait.CONTROL_FLOW)
 _COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
 """Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
+"""Opcodes whose metadata belongs to another instruction: a tuple has the metadata of the loop whose state it is, a fusion
+the metadata of its root.
+"""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 type _Nest = tuple[int, ...]

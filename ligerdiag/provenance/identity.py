@@ -54,15 +54,17 @@ class Evidence:
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]
-    """The values of the program that this witness names, with those that the program's own structure makes equal."""
+    """The values of the program that the evidence names, and the values that equal them by the program's own structure."""
     near: frozenset[ProgramValue] = field(default=frozenset(), repr=False)
-    """These, and those that differ from them only by conversions between floating-point types, which XLA removes."""
+    """The values in `values`, and the values that differ from them only by conversions between floating-point types, which
+    XLA removes.
+    """
     is_firm: bool
-    """Whether the witness says that the value equals these. Not firm is a tag on an instruction that a pass may have made
-    for the operation, and lineage that contradicts the shape.
+    """Whether the evidence says that the array equals `values`. It does not if it is a tag on an instruction that a pass may
+    have made for the operation, or lineage that contradicts the shape.
     """
     said: str
-    """The witness's own words, such as `origin={{"ld6"}}` or `#ld5`."""
+    """The text of the evidence, such as `origin={{"ld6"}}` or `#ld5`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class ValueIdentity:
     """
 
     values: frozenset[ProgramValue] = frozenset()
-    """The array has the dimensions and elements of each of these, up to rounding; empty if that is unknown."""
+    """The values of the program whose dimensions and elements the array has, up to rounding; empty if none is known."""
     maker: Maker = Maker.UNKNOWN
     made_for: TagPath = ()
     """Tag path of the operation for which the instruction was made, by its tag; () without a tag."""

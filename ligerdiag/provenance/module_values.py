@@ -35,7 +35,9 @@ type Callers = tuple[int, ...]
 """Ids of the instructions that lead from the entry computation to a computation, outermost first."""
 
 _MOST_STEPS = 400_000
-"""Instructions that are numbered at most, each once for each path of callers and pass over a loop's body."""
+"""The most instructions to number. An instruction counts once for each path of callers and for each pass over a loop's
+body.
+"""
 _BARRIERS = having(Trait.BARRIER)
 _VIEWS = having(Trait.MOVES) & having(Trait.VIEW)
 _FINISHES = having(Trait.DONE) & having(Trait.HANDS_ON)

@@ -13,7 +13,7 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloM
 
 _KERNELS = CallTrait.CARRIES_TRITON | CallTrait.MOSAIC | CallTrait.UNREAD_MOSAIC
 _FIXED = having(Trait.START) | having(Trait.DONE) | having(Trait.HAS_EFFECTS) | having(Trait.TOKEN)
-"""Opcodes of instructions that nothing else can take the place of."""
+"""Opcodes of instructions that no other instruction can replace."""
 _RUNS_OTHERS = having(Trait.CONTROL_FLOW) | {"custom-call"} | _FIXED
 """Opcodes of instructions that may write something besides their result."""
 

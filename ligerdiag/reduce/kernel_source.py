@@ -22,7 +22,9 @@ import numpy as np
 from ligerdiag.reduce.expressions import write_value
 
 _LIBRARIES = frozenset(("triton", "jax", "jaxlib", "jax_triton", "numpy", "ml_dtypes", *sys.stdlib_module_names))
-"""Packages that the written file may import; of every other one, it gets a copy of what it uses."""
+"""Packages that the written file may import. From any other package, the file gets copies of the definitions that it
+uses.
+"""
 
 
 class UnwritableError(Exception):

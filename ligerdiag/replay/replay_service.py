@@ -176,8 +176,7 @@ def _compute_versions() -> Mapping[str, str]:
 
 REPLAY_WORKER = "ligerdiag.replay.replay_worker"
 OVERRUN_FACTOR = 20.0
-"""Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or replays a dump.
-"""
+"""A replay without bounds, or a replay of a dump, is ended after this multiple of its estimated seconds."""
 ORDERS_SHARE = 0.5
 """Share of a case's timeout; a replay that has taken this long runs the schedule in no further order."""
 SLACK_BYTES = 4 << 30

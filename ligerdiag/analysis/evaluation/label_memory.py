@@ -338,6 +338,6 @@ class Actual:
     kernel ran.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
+    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values, one of which
     becomes its result.
     """

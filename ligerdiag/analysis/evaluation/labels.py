@@ -84,9 +84,9 @@ class WrongAbout:
     write: int
     """Index of the hidden write; -1 if no write ends the mark."""
     instruction: int
-    """Number of the question to which the mark belongs, which asks for the outputs that depend on the wrong values (see
-    `verdict.output_reachability`): a number n from 0 on if the wrong values are results of instructions in the
-    optimized module, the negative number `~n` if they are results of operations of the program.
+    """Number of the mark's question: which outputs depend on the wrong values (see `verdict.output_reachability`)? It is n,
+    from 0 on, if the wrong values are results of instructions in the optimized module. It is the negative number `~n` if
+    they are results of operations of the program.
     """
 
 

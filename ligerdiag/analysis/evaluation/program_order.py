@@ -136,7 +136,7 @@ class Intended:
     each is the union over all iterations.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Maps the tag path of a loop or conditional to the alternative values of which one becomes its result."""
+    """Maps the tag path of a loop or conditional to the alternative values, one of which becomes its result."""
 
 
 def compute_intended(

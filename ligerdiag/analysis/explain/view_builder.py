@@ -39,9 +39,9 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""The view shows at most this many of the reads of one buffer on which no output's verdict is blamed."""
+"""The view shows at most this many reads of one buffer that are blamed for no output's verdict."""
 MOST_NAMED = 100
-"""The view shows at most this many of the reads of one buffer on which an output's verdict is blamed."""
+"""The view shows at most this many reads of one buffer that are blamed for an output's verdict."""
 _REUSES = 2
 """Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
 shown after it.

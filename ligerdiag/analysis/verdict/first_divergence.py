@@ -36,8 +36,8 @@ class WrongRead:
     operand: int | None
     """Number of the reader's operand through which it gets the wrong value; None if unknown."""
     rank: int
-    """0 if this is the first operation that the reader computes and that is wrong about this write, 1 for the second,
-    and so on. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.
+    """The position of this operation among the operations that the reader computes and that are wrong about this write, from
+    0. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.
     """
 
 

@@ -40,8 +40,8 @@ class MergedEdge:
     writes: Labels
     """The hidden writes, as bits, that some of the merged values should see and others should not."""
     instruction: str = ""
-    """Name of the scheduled loop or conditional that returns one merged value for another in some case; empty for any
-    other consumer.
+    """Name of the scheduled loop or conditional that may return one merged value in place of another; empty for any other
+    consumer.
     """
     verdict: Verdict | None = None
     """The verdict on outputs that depend on the consumer: STALE for a call; UNKNOWN if it is unknown whether a loop or

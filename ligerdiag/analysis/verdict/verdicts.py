@@ -120,7 +120,7 @@ class Verdicts:
     right.
     """
     merged: frozenset[int] = frozenset()
-    """Indices of the hidden writes of calls that XLA merged with others: of those that are gone, and of those that
+    """Indices of the hidden writes of calls that XLA merged with others, both of the calls that are gone and of those that
     remain.
     """
     gone: frozenset[int] = frozenset()

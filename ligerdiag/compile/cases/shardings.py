@@ -18,7 +18,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg
 
 SPECS = ("PartitionSpec", "P")
-"""Names that the class `jax.sharding.PartitionSpec` has in some version of JAX."""
+"""Names of the class `jax.sharding.PartitionSpec` in the versions of JAX."""
 IN, OUT = "in_shardings", "out_shardings"
 
 

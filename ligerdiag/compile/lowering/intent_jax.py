@@ -93,7 +93,7 @@ def _untyped(module: object) -> Any:
 
 SNAPSHOT = _make_primitive(_NAME)
 STORED = _make_primitive("ligerdiag_stored")
-"""The primitive that marks a value which the program stores into a Ref, see `call_names.find_stores`."""
+"""The primitive that marks a value before the program stores it into a Ref, see `call_names.find_stores`."""
 
 
 CUSTOM = "custom_lin"

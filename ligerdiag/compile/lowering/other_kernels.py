@@ -16,7 +16,7 @@ from typing import Any, cast
 from ligerdiag.compile.lowering.jax_versions import answer_for_device
 
 CUTILE_COMPILER = "cuda.tile._compile"
-"""The module of cuTile whose function `get_sm_arch` asks the driver."""
+"""The module of cuTile whose function `get_sm_arch` gets the GPU's architecture from the driver."""
 _CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
 """The environment variable that tells CuTe DSL the architecture."""
 _INSTANTIATE = "instantiate"
