@@ -49,7 +49,7 @@ def watch_parent() -> Callable[[], None]:
     """Starts a thread that ends this process and its process group soon after the parent has ended. Returns a function
     that stops the thread and waits until it has stopped.
 
-    Suits a process that first imports modules and then forks, which must have only one thread when it forks.
+    Suits a process that first imports modules and then forks: it must have only one thread at the fork.
     """
     parent, is_over = os.getppid(), threading.Event()
 

@@ -154,9 +154,7 @@ def find_place(fault: BaseException) -> str:
 
 @cache
 def is_project_file(file: str) -> bool:
-    """Returns whether the file is the user's own, which means that it belongs neither to an installed package, nor to
-    Python, nor to ligerdiag.
-    """
+    """Returns whether the file is the user's own. Files of installed packages, of Python and of ligerdiag are not."""
     if not file or file.startswith("<"):
         return False
     path = Path(file).resolve()

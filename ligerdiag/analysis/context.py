@@ -118,8 +118,8 @@ class Context(EvaluatedPair):
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """Returns a graph of the schedule's values, which shows from which values each is computed, also through hidden
-        writes (see `value_flow`). Computed on first use.
+        """Returns a graph that shows from which values each value of the schedule is computed, also through hidden writes
+        (see `value_flow`). Computed on first use.
         """
         return follow_writes(self)
 

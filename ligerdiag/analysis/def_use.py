@@ -132,8 +132,8 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """One scheduled instruction that reads the overwritten value, or the value from which the overwritten value was
-    moved, through one operand.
+    """A scheduled instruction and the operand through which it reads the overwritten value. It may also read the value from
+    which the overwritten value was moved.
     """
 
     scheduled: Scheduled

@@ -111,8 +111,8 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns (the value in memory that the kernel gets as this operand, whether the kernel gets only a slice of this
-    value). If a fusion contains the kernel, the value is an operand of the fusion.
+    """Returns a pair: the value in memory that the kernel gets as this operand, and whether the kernel gets only a slice of
+    the value. If a fusion contains the kernel, the value is an operand of the fusion.
 
     Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
     the fusion's operands. frames: the call path to the kernel.

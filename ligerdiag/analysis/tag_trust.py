@@ -35,8 +35,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """Says which tags of the optimized module can be trusted. Has the footprints of both modules (the parameters and kernel
-    results from which each value is computed), and the instructions whose tags cannot be right according to the footprints.
+    """Says which tags of the optimized module can be trusted. The footprints of both modules, and the instructions whose
+    tags cannot be right according to them. A value's footprint is the set of parameters and kernel results from which it is
+    computed.
     """
 
     program: Mapping[int, Footprint]
@@ -52,8 +53,8 @@ class TagTrust:
     """Ids of the optimized module's instructions that cannot compute the operation whose tag they have."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations of the program that have the instruction's tag and that it may compute, judged by opcode
-        and size. Returns () if a pass copied the tag to this instruction.
+        """Returns the operations of the program with the instruction's tag, without those that the instruction cannot
+        compute because opcode or size differ. Returns () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:

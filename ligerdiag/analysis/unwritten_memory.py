@@ -33,8 +33,8 @@ class UnwrittenMemory:
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields each operand of a kernel call in the program that points to newly allocated memory and that the kernel
-    certainly reads before anything is written there.
+    """Yields each operand of a kernel call in the program that is newly allocated memory and is certainly read before
+    anything is written there.
     """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return

@@ -44,7 +44,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCase:
-    """A case on one target that was not as expected in its last run, or that this run did not complete."""
+    """A case on one target. It was not as expected in its last run, or this run did not complete it."""
 
     source: Source
     id: str

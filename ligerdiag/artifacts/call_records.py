@@ -111,9 +111,7 @@ class RefMove(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """A read of a Ref that comes after a write to the Ref in the author's code, but not in the program that JAX made of
-    it.
-    """
+    """A read of a Ref. In the author's code it comes after a write to the Ref, but not in the program that JAX made."""
 
     kind: RefMove
     made: SourceLine | None

@@ -78,7 +78,7 @@ UNLOCKED_SECONDS = 24 * 3600.0
 
 
 class ScratchFolder:
-    """A temporary folder that other users cannot enter, and that a later run removes if this process is killed."""
+    """A temporary folder that other users cannot enter. If this process is killed, a later run removes the folder."""
 
     def __init__(self, kind: str = "") -> None:
         """Makes the folder. The first folder of a process also removes the folders that dead processes left.

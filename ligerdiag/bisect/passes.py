@@ -69,7 +69,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA that are to blame because one output is not fresh, that is, wrong, right only by luck, or unknown."""
+    """The steps of XLA that are to blame for one output that is not fresh (it is wrong, right only by luck, or unknown)."""
 
     output: str
     verdict: Verdict

@@ -88,7 +88,7 @@ class CompilerStep:
 
 
 def parse_snapshot(path: Path) -> Snapshot | None:
-    """Returns the snapshot (a module that XLA wrote between two passes) that a file contains, as its name says; None if the
+    """Returns the snapshot (a module that XLA wrote between two passes) in a file, described by the file's name; None if the
     name is not that of a snapshot.
     """
     match = _NAME.fullmatch(path.name)
@@ -195,8 +195,8 @@ class Judgement:
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
         """Returns the verdict on each output, by name, under the module's own schedule. If the module has no schedule, an
-        output that is right under every schedule is fresh, and an output that is right under some is latent. Any other
-        output has the verdict under EARLY, where kernels run as early as possible.
+        output is fresh if it is right under every schedule, and latent if it is right under some. Any other output has the
+        verdict under EARLY, where kernels run as early as possible.
         """
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}

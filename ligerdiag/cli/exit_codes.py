@@ -171,8 +171,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run that has only this case. A case that was not run gives AS_EXPECTED, as does every
-    case that does not make the run fail.
+    """Returns the exit code of a run that has only this case. A case that does not make the run fail gives AS_EXPECTED, also
+    a case that was not run.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED

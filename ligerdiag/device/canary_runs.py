@@ -263,8 +263,8 @@ class CanaryRuns:
 
 
 def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> CanaryRuns:
-    """Compiles one kernel call as a program of its own for a device. For each result the program has a donated argument, the
-    canary, whose bytes show which elements the kernel leaves unwritten.
+    """Compiles one kernel call as a program of its own for a device. The program has a donated argument for each result. Its
+    bytes, the canary, show which elements the kernel leaves unwritten.
 
     contents: the operands as NumPy arrays. Raises CompileError if the compiled program does not have exactly one custom
     call.

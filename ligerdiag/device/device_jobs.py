@@ -169,8 +169,8 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job in which a worker replays the artifact that ran on the device, and compares the results of the device
-    with those of the replay.
+    """Returns the job in which a worker replays an artifact that ran on the device, and compares the results of the device
+    and the replay.
 
     timeout: in seconds.
     """

@@ -57,7 +57,7 @@ class LoadedModule:
 
 
 class NoScheduleError(ArtifactError):
-    """Raised if a module can be read but has no schedule, so that it is not the module that runs."""
+    """Raised if a module can be read but has no schedule. Such a module is not the one that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:

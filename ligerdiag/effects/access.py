@@ -14,7 +14,7 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether programs of the grid read elements that they have not written before, so that the buffer's old contents
+    """Whether programs of the grid read elements that they have not written before. If they do, the buffer's old contents
     matter.
 
     YES means that some program certainly does; NO means that no program can.
@@ -135,8 +135,8 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Says whether a kernel's programs would write bytes that other programs read if the buffer `reader` and the buffer
-    `writer` were exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
+    """Says whether a kernel's programs would write bytes that other programs read, in one case: the buffers `reader` and
+    `writer` are exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
     """
 
     reader: int
@@ -304,8 +304,8 @@ class CallEffects:
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for two buffers, which says whether programs would write bytes that others read if
-        the two buffers were the same bytes. None if unknown.
+        """Returns the entry of `in_place` for two buffers, which is about the case that the two buffers are the same bytes:
+        it says whether programs would then write bytes that others read. None if unknown.
 
         reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
         the first numbers, the outputs the next.

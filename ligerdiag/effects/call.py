@@ -106,7 +106,7 @@ def explain_untrusted(call: HloInstruction) -> str:
 
 
 def needs_parser(target: str) -> bool:
-    """Returns whether the effects of a call to `target` are read from IR that only a parser written in C++ can read."""
+    """Returns whether the effects of a call to `target` are read from IR for which the only parser is written in C++."""
     return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 

@@ -66,7 +66,7 @@ type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """One kind of change that may make a program right, and that changes the source at the kernel's call."""
+    """A kind of change at the kernel's call in the source that may make a program right."""
 
     name: str
     about: str

@@ -42,8 +42,8 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
 
 
 def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Changes the call so that the kernel gets a Ref (`jax.new_ref`) of each overwritten array, which is read afterwards.
-    Only jax-triton 0.4 and later take Refs.
+    """Changes the call so that the kernel gets a Ref (`jax.new_ref`) of each overwritten array. Later reads get the contents
+    of the Ref. Only jax-triton 0.4 and later take Refs.
     """
     del project
     if given.is_old:
@@ -69,8 +69,8 @@ def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) 
 
 
 def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Changes the call so that the kernel gets, and overwrites, a copy of each overwritten array, and no array that is read
-    later.
+    """Changes the call so that the kernel gets a copy of each overwritten array. It then overwrites the copy, and no array
+    that is read later.
     """
     del project, given
     for site in sites:

@@ -91,9 +91,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallJudge:
-    """Judges one kernel call, from the effects that the kernel's code has, and from a program that consists of this call
-    alone.
-    """
+    """Judges one kernel call by the effects of the kernel's code, and by a program that consists of this call alone."""
 
     found: FoundCall
     call: HloInstruction

@@ -124,9 +124,7 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
-    """Returns whether the tags in the names of the program's instructions are those that ligerdiag's worker gave the
-    operations.
-    """
+    """Returns whether ligerdiag's worker gave the program's operations the tags in their names."""
     return is_tagged(program) and (
         not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
     )
@@ -215,8 +213,8 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Joins views of one schedule: returns the first view, in which each output or read is unknown about which `outputs` or
-    another view disagrees. Returns None if there is no view.
+    """Joins views of one schedule: returns the first view. In it, an output or read becomes unknown if `outputs` or another
+    view disagrees about it. Returns None if there is no view.
 
     views: views of one schedule, each from the judgement of one possible order of the program. outputs: maps the name
     of each output to the verdict on which all judgements agree, or to unknown if they disagree.

@@ -14,8 +14,8 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """Knows which outputs of one module lie in the bytes of donated arguments, and finds the outputs among these that are
-    computed from another donated argument.
+    """The outputs of one module that lie in the bytes of donated arguments. Finds the outputs among them that are computed
+    from another donated argument.
     """
 
     def __init__(self, uses: ValueUses) -> None:

@@ -189,7 +189,7 @@ class OutputCauses:
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
         """Returns whether the array at `position` enters the loop as an element of its state that no iteration changes, such
-        as the array `xs` of which each iteration of a `scan` reads one slice.
+        as the array `xs` of a `scan`: each iteration reads one slice of it.
         """
         if loop.opcode != "while":
             return False

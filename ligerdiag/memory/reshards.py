@@ -25,7 +25,9 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective that XLA's partitioner inserted, and whose result is the operand of an operation that works in place."""
+    """A collective that XLA's partitioner inserted before an operation that works in place: its result is an operand of that
+    operation.
+    """
 
     collective: HloInstruction
     writer: HloInstruction

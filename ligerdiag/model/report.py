@@ -94,7 +94,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Two answers about one output that cannot both be true, such as the verdict `fresh` and numbers that are stale."""
+    """Two answers about one output that contradict each other, such as the verdict `fresh` and stale numbers."""
 
     output: str
     static: Verdict

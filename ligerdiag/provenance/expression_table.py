@@ -92,9 +92,7 @@ class ExpressionTable:
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
-        """Returns the symbols, which are the unknown values of a loop's state, that occur in the expression with this
-        number.
-        """
+        """Returns the symbols in the expression with this number. A symbol is an unknown value of a loop's state."""
         return self._symbols[number]
 
     def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:

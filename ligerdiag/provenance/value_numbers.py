@@ -332,7 +332,7 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields those of the given tag paths at which an operation has two operands that are one value to XLA."""
+        """Yields each given tag path whose operation has two operands that are one value to XLA."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 

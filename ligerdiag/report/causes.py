@@ -337,9 +337,9 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes (findings of one mistake, joined) of all cases, in groups. A group has the causes of different
-    cases that agree in rule, message, source line and the cause that they follow from, if any. Groups are sorted by
-    severity, then rule, and each group comes before its consequences.
+    """Returns the causes (findings of one mistake, joined) of all cases, in groups. The causes in a group are of different
+    cases. They have the same rule, message and source line, and are consequences of the same cause, if of any. Groups are
+    sorted by severity, then rule, and each group comes before its consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}

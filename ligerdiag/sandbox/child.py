@@ -155,7 +155,9 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The first line that the sandboxed process sends to its parent, before any question, to say that it is ready."""
+    """The line by which the sandboxed process tells its parent that it is ready. It is the first line that the process
+    sends.
+    """
 
     confinement: Confinement
 

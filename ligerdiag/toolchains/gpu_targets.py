@@ -90,7 +90,7 @@ def list_targets() -> tuple[Target, ...]:
 
 
 def list_compared_targets() -> tuple[Target, ...]:
-    """Returns the targets that a command compares with each other by default, that is, if the user names none."""
+    """Returns the targets that a command compares with each other if the user names none."""
     return tuple(load_target(name) for name in COMPARED)
 
 
@@ -220,8 +220,8 @@ def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> 
 
 
 def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
-    """Returns a line that lists the fields of the target's description which are dropped because the toolchain's XLA does
-    not know them; empty if there are none. fields: the paths of these fields.
+    """Returns a line that lists the dropped fields of the target's description: those that the toolchain's XLA does not
+    know; empty if there are none. fields: the paths of these fields.
     """
     names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
     return (

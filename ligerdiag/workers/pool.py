@@ -116,7 +116,7 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Submits a job and returns a future, which gets the worker's answer or the LigerdiagError with which the job
+        """Submits a job and returns a future for its result: the worker's answer, or the LigerdiagError with which the job
         failed. When the job begins, a thread of the pool calls `on_start`.
         """
         return self._executor.submit(self._run, job, on_start)

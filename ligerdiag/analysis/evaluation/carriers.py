@@ -200,8 +200,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """For each overwritten operand with several definitions, finds the instructions of the optimized module that now define
-    the operand, because XLA has rewritten the carriers (operations that hold its old value).
+    """Finds the instructions of the optimized module that define an overwritten operand in place of its carriers (operations
+    that hold its old value), because XLA has rewritten the carriers. Looks only at operands with several definitions.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on

@@ -178,7 +178,7 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Sets the dependence set of a memory slice to that of the value that an instruction has just defined there."""
+        """Sets the dependence set of a memory slice to the set of the value that an instruction has just defined there."""
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -257,8 +257,8 @@ class LabelMemory:
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
         """Performs a hidden write: each slice that shares bytes with the operand gains the labels `added` and becomes raw,
-        that is, changed without XLA knowing. If a slice, or a known region of it, is overwritten as a whole, it loses the
-        labels `dropped`.
+        which means that XLA does not know of the change. If a slice, or a known region of it, is overwritten as a whole, it
+        loses the labels `dropped`.
         """
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -272,9 +272,9 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns the label ORIG(W, 0) of each hidden write W that has overwritten all elements which `reader` takes from
-        the array in memory slice `number`. The label says that a value depends on the contents from before W. reader: a
-        slice of that array.
+        """Returns the label ORIG(W, 0) of each hidden write W that covers `reader`: W has overwritten all elements that
+        `reader` takes from the array in memory slice `number`. The label says that a value depends on the contents from
+        before W. reader: a slice of that array.
         """
         path = self.module.tags.get(reader.id, ())
         return unite(

@@ -324,8 +324,8 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation turns numbers into a decision, so that it mostly gives the same result even if its
-    operands change slightly.
+    """Returns whether the operation turns numbers into a decision. The result then mostly stays the same if the operands
+    change slightly.
 
     Examples are comparisons and other step functions, conversions to integers, and operations that limit a single number, as
     in clipping by a norm.
@@ -339,9 +339,7 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a `select` with a scalar predicate, so that its result is one of two arrays as
-    a whole.
-    """
+    """Returns whether the instruction is a `select` with a scalar predicate: its result is then one of two whole arrays."""
     if instruction.opcode != "select":
         return False
     chooser = instruction.operands[0]

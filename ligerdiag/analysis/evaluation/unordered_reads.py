@@ -190,8 +190,8 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader reads a part of an array that has no element in common with the part that the kernel gets
-    as its operand.
+    """Returns whether the reader and the kernel use parts of one array without a common element. The kernel's part is its
+    operand.
 
     reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
     holds the array. Returns False if the kernel's part is unknown.

@@ -125,8 +125,8 @@ function returns equal values for them. No function uses an instruction's name o
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Compares two compiles. Returns (changes of the outputs, pairs), with one pair for each hidden write, which has the
-    changes around that write. The pairs of the writes in `before` come first.
+    """Compares two compiles. Returns (changes of the outputs, pairs). There is one pair for each hidden write, with the
+    changes around the write. The pairs of the writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}

@@ -106,8 +106,8 @@ class BlameSearch:
     provenance: OperandProvenance
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Returns the verdicts, made worse for outputs that depend on merged values or on a wrong operation, and the
-        reads that make outputs wrong.
+        """Returns the verdicts and the reads that make outputs wrong. The verdict on an output is worse than before if the
+        output depends on merged values or on a wrong operation.
         """
         outputs, mixed = blame_merged_values(outputs, self.pair, self.comparison, self.evaluator)
         own = find_authored_occurrences(self.differing, self.provenance.is_authored)

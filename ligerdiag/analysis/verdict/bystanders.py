@@ -73,8 +73,8 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a write
-    whose bytes every reader reads correctly).
+    """Returns whether some operation or output is wrong about several writes. One of the writes may then be a bystander (a
+    write whose bytes every reader reads correctly).
     """
     wrong = _join(differing).values()
     is_wrong_about_several = any(errors.both.bit_count() > 1 for errors in wrong)

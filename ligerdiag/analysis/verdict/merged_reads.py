@@ -25,8 +25,8 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version because one instruction computes both it and an operation that means another
-    version.
+    """An operation that gets the wrong version of a value: one instruction computes both this operation and another one,
+    which means another version.
     """
 
     operation: HloInstruction
@@ -54,9 +54,9 @@ def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRea
 
 
 def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
-    """Returns the merged operation that makes an output wrong, if no operation that is left in the schedule reads a wrong
-    version. Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the
-    hidden write. output: number of the output.
+    """Returns the merged operation that makes an output wrong, if no operation in the schedule reads a wrong version.
+    Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the hidden write.
+    output: number of the output.
     """
     root = pair.program.entry.root
     values = root.operands if root.opcode == "tuple" else (root,)

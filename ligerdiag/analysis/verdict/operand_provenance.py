@@ -98,8 +98,8 @@ class OperandProvenance:
                 yield one
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether at least one operand of the instruction depends on a hidden write, and each operand that does
-        comes from the intended operation.
+        """Returns whether at least one operand of the instruction depends on a hidden write, and all operands that depend on
+        one come from the intended operations.
         """
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):

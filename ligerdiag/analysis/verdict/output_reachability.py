@@ -45,8 +45,8 @@ from ligerdiag.hlo.module import TagPath
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TwinJudge:
-    """Decides whether the instruction that computes a wrong operation is right or wrong for the operation's twins, the
-    other operations that XLA computes by the same instruction.
+    """Decides about the twins of a wrong operation, the other operations that XLA computes by the same instruction: the
+    instruction may be right for them.
     """
 
     provenance: OperandProvenance
@@ -56,8 +56,8 @@ class TwinJudge:
         """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of this
         operation. write: index of the hidden write about which it is wrong.
 
-        A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
-        takes after the kernel's call and that should hold the kernel's result.
+        A twin is another operation that is the same value to XLA, or a slice of the same elements after the kernel's call,
+        which should hold the kernel's result.
         """
         if self._is_taken_again(write, occurrence):
             return True

@@ -286,7 +286,7 @@ def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdict
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
     """Returns a copy of the verdicts in which the outputs with these 0-based numbers are clobbered, because they depend on
-    bytes into which XLA has written another value. A stale output stays stale.
+    bytes that XLA has overwritten with another value. A stale output stays stale.
     """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 

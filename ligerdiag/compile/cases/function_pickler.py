@@ -215,7 +215,9 @@ def pickle_live(
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns a record for each of the classes that is a pytree node, with which another process can register the class."""
+    """Returns a record for each of the classes that is a pytree node. Another process can register the class with the
+    record.
+    """
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 

@@ -66,8 +66,8 @@ class PatchedFiles(MetaPathFinder):
         return self.make_spec(fullname, Path(found.origin), found.submodule_search_locations)
 
     def make_spec(self, name: str, file: Path, locations: list[str] | None = None) -> ModuleSpec | None:
-        """Returns the spec by which the module `name` is loaded from `file`, or from the text that replaces it. locations:
-        the folders of a package.
+        """Returns the import spec of the module `name`, which loads it from `file` or from the text that replaces the
+        file's. locations: the folders of a package.
         """
         text = self._texts.get(os.path.realpath(file))
         if text is not None:

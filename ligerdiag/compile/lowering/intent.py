@@ -177,8 +177,8 @@ class IntentTrace:
     @property
     def needs_snapshots(self) -> bool:
         """Returns whether the program needs a second trace with snapshots (copies that keep the intended version of a
-        value). It does if a kernel may overwrite a value that is saved, or if JAX may lose a kernel call in a `shard_map`
-        that it builds again.
+        value). True if a kernel may overwrite a saved value, or if JAX may lose a kernel call when it builds a `shard_map`
+        again.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
@@ -264,9 +264,9 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Inside the context, inserts snapshots (copies that keep the version of a value that the author means) into everything
-    that JAX traces. Yields the trace's snapshots and notes. forms: shapes and dtypes of the values that get a snapshot; None
-    to insert none and only take notes.
+    """Inside the context, inserts snapshots into everything that JAX traces. A snapshot is a copy that keeps the version of
+    a value that the author means. Yields the trace's snapshots and notes. forms: shapes and dtypes of the values that get a
+    snapshot; None to insert none and only take notes.
 
     forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
     trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were

@@ -101,8 +101,8 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """Protocol for the snapshots of the current trace, which are copies that keep the version of a value that the author
-    means. `intent.IntentTrace` implements it.
+    """Protocol for the snapshots of the current trace. A snapshot is a copy that keeps the version of a value that the
+    author means. `intent.IntentTrace` implements it.
     """
 
     is_whole: bool
@@ -139,8 +139,8 @@ class Saver(Protocol):
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with the
-    contents that they have when the body is called.
+    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with their
+    contents at the call of the body.
     """
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:

@@ -352,8 +352,8 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker has them
-    before it forks. An import that fails is ignored here; a case that needs the library reports the failure.
+    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker need not
+    import them after its fork. An import that fails is ignored here; a case that needs the library reports the failure.
     """
     dialects = ("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
     for name in ("jax_triton.triton_lib", *dialects, CUTILE_COMPILER):
@@ -362,8 +362,8 @@ def import_kernel_libraries() -> None:
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes JAX record more stack frames for each operation, so that the user's line is among them, and leave out frames of
-    files in these folders, which belong to ligerdiag.
+    """Makes JAX record more stack frames for each operation, so that the user's line is among them. Also makes it leave out
+    frames of files in these folders, which belong to ligerdiag.
     """
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)

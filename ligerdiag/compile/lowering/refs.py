@@ -173,7 +173,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Inside the context, adds the line of the last Ref to an exception by which JAX reports that it lost a Ref.
+    """Inside the context, if JAX raises an exception because it lost a Ref, adds the line of the last Ref to the exception.
     `explain_refs` reads the line.
     """
     try:

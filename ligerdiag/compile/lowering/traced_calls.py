@@ -178,7 +178,9 @@ class Bind:
 
 @contextmanager
 def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
-    """Yields a list, to which every call of one of these kernel primitives that is traced inside the context is appended."""
+    """Yields a list. Inside the context, every call of one of these kernel primitives is appended to the list when it is
+    traced.
+    """
     binds: list[Bind] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:

@@ -158,8 +158,7 @@ def compute_results(
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
     """Returns an Unknown for the results of an operation. values: its operands.
 
-    A result that is a pointer may point into the buffers into which the operands may point, or anywhere if no operand is a
-    pointer.
+    A pointer result may point into the same buffers as the operands. If no operand is a pointer, it may point anywhere.
     """
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN

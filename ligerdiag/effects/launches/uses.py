@@ -284,7 +284,9 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Says whether programs of a grid would write bytes that other programs read if two buffers were the same bytes."""
+    """Says, for two buffers, whether programs of a grid would write bytes that other programs read if the buffers were the
+    same bytes.
+    """
 
     neighbours: Neighbours
     is_update: bool = False

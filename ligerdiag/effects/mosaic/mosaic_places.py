@@ -135,8 +135,8 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value may be an address in a buffer, judged by its type, but no place to which it points is
-        known.
+        """Returns whether the value may be an address in a buffer, judged by its type, although ligerdiag knows no place to
+        which it points.
         """
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
@@ -162,8 +162,8 @@ def make_foreign(value: Any) -> Places:
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Records where values in an operation with regions may point. Arguments of a region may point where the operation's
-    operands do, and the operation's results where the yielded values do.
+    """Records where values in an operation with regions may point. Arguments of a region may point to the same places as the
+    operation's operands. The operation's results may point to the same places as the yielded values.
     """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):

@@ -40,8 +40,8 @@ _OBJECTS = frozenset({"self", "cls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContents:
-    """The variables in a function that have to get the new contents of an array that a kernel call in the function
-    overwrites.
+    """The variables in a function that have to get new contents, because a kernel call in the function overwrites their
+    array.
     """
 
     name: str = NOWHERE

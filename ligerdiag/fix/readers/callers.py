@@ -22,7 +22,7 @@ class UnreachedCallerError(CannotFixError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """A function whose callers may read the array that some of its parameters held before a kernel overwrote it."""
+    """A function and some of its parameters, whose arrays a kernel overwrites. Callers may read these arrays later."""
 
     file: SourceFile
     function: cst.FunctionDef
@@ -115,7 +115,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
-    """Returns the places that may call the function in a way that the source does not show, such as through `getattr`."""
+    """Returns the places that may call the function although the source does not show it, such as through `getattr`."""
     owner = find_owner(home, function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:
@@ -124,7 +124,7 @@ def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -
 
 
 def changes_results(decorator: cst.Decorator) -> bool:
-    """Returns whether a decorator may change the results of a function, or interpret them, so that additional results would
+    """Returns whether a decorator may change or interpret the results of a function. Additional results would then
     break it.
     """
     value = decorator.decorator

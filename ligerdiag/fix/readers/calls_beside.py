@@ -63,9 +63,9 @@ def list_unchanged(
     parameters: Sequence[str],
     changed: Collection[cst.CSTNode],
 ) -> list[str]:
-    """Returns a text about each kernel call that may overwrite one of a function's parameters and that the cure does not
-    change. Such a call gets the parameter directly, or through another function of the same file. A call is left out if the
-    kernel's source shows that it does not store there. changed: the changed calls.
+    """Returns a text about each kernel call that the cure does not change, although it may overwrite one of a function's
+    parameters. Such a call gets the parameter directly, or through another function of the same file. A call is left out if
+    the kernel's source shows that it does not store there. changed: the changed calls.
     """
     found: list[str] = []
     own = {one.call: one for one in _list_kernel_calls(file, function)}

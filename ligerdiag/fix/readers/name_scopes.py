@@ -173,8 +173,8 @@ def _is_named(file: SourceFile, name: cst.Name) -> bool:
 def find_later_read(
     file: SourceFile, call: cst.CSTNode, variable: SourceVariable, *, apart_from: cst.CSTNode | None = None
 ) -> cst.Name | None:
-    """Returns a place after the call that may read the variable while it still has the value that it had at the call; None
-    if there is no such place.
+    """Returns a place after the call that may read the variable before it gets another value; None if there is no such
+    place.
 
     apart_from: an expression whose reads do not count.
     """

@@ -88,8 +88,8 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, without recording observations, and then restores the operands that share no
-    bytes with an output, which undoes the hidden writes.
+    """Runs kernels through another runner, without recording observations. Then undoes the hidden writes: it restores the
+    operands that share no bytes with an output.
     """
 
     runner: Kernels

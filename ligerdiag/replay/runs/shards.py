@@ -228,8 +228,8 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns one whole array for each device whose copy of a part differs in bits from the first device's copy of that
-    part. The array contains this device's copy of the part, and the first copies of all other parts.
+    """Returns one whole array for each device whose copy of a part has other bits than the first device's copy. The array
+    contains this device's copy of the part, and the first copies of all other parts.
     """
     if len(shards) == 1:
         return []

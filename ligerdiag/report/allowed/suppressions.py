@@ -250,8 +250,8 @@ class Suppressions:
     def apply(
         self, case_id: str, target: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()
     ) -> tuple[Finding, ...]:
-        """Returns the findings of one case on one target. A finding that a comment or an entry allows, or that is a known
-        one, has its `suppressed` set.
+        """Returns the findings of one case on one target. Sets `suppressed` in each finding that is known or that a comment
+        or an entry allows.
 
         source_roots: real paths of the user's own folders.
         """

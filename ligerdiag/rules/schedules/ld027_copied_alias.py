@@ -92,8 +92,8 @@ def choose_remedy(one: ExplainedCopy) -> str:
 
 
 def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
-    """Returns whether XLA copies a value in a loop for a reader that JAX or XLA, and not the author, put after the write.
-    Such a reader is an operation of a derivative, or an asynchronous operation.
+    """Returns whether XLA copies a value in a loop for a reader after the write, if not the author but JAX or XLA put the
+    reader there. Such a reader is an operation of a derivative, or an asynchronous operation.
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False
