@@ -35,9 +35,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """Says which tags of the optimized module can be trusted. The footprints of both modules, and the instructions whose
-    tags cannot be right according to them. A value's footprint is the set of parameters and kernel results from which it is
-    computed.
+    """Says which tags of the optimized module can be trusted. Has the footprints of both modules, and the instructions whose
+    tags cannot be right according to the footprints. A value's footprint is the set of parameters and kernel results from
+    which it is computed.
     """
 
     program: Mapping[int, Footprint]

@@ -107,8 +107,8 @@ def _describe_program(report: CheckReport) -> tuple[str, ...]:
     if not any(case.outputs for case in report.cases):
         return ()
     return (
-        "the program is the StableHLO as written: a kernel call that JAX dropped before is in no report, and it is unknown "
-        "which version of an overwritten value a derivative means if autodiff may have saved the value",
+        "the program is the StableHLO as written: a kernel call that JAX dropped before is in no report; where autodiff "
+        "may have saved an overwritten value, it is unknown which version of the value a derivative means",
     )
 
 

@@ -304,8 +304,8 @@ class CallEffects:
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for two buffers, which is about the case that the two buffers are the same bytes:
-        it says whether programs would then write bytes that others read. None if unknown.
+        """Returns the entry of `in_place` for two buffers. The entry says whether programs would write bytes that others
+        read if the two buffers were the same bytes. None if unknown.
 
         reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
         the first numbers, the outputs the next.

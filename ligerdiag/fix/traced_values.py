@@ -80,8 +80,8 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
 
 
 def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns a changed program: if the kernel reads memory before any operation has written it, the memory is filled with
-    zeros. Raises UnrelatedCureError if no finding is about such memory.
+    """Returns the sources of a changed program: if the kernel reads memory before any operation has written it, the memory
+    is filled with zeros. Raises UnrelatedCureError if no finding is about such memory.
     """
     del case
     about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
@@ -125,8 +125,8 @@ def _make_filled(find_module_name: Callable[[str], str]) -> Change:
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns a changed program: a call that declares two aliases of one buffer now declares only one of them. Raises
-    UnrelatedCureError if no finding is about two such aliases.
+    """Returns the sources of a changed program: a call that declares two aliases of one buffer now declares only one of
+    them. Raises UnrelatedCureError if no finding is about two such aliases.
     """
     del case
     about = [

@@ -90,8 +90,8 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
 
 
 def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
-    """Returns whether the findings include the finding of the symptom, and no new error: one of a rule that reported no
-    error about the original program.
+    """Returns whether the findings include the finding of the symptom, and none is an error of a rule that reported no error
+    about the original program.
     """
     return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
 

@@ -150,7 +150,7 @@ _FRESH = frozenset({Verdict.FRESH})
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
     """Returns an expectation in parsed form: None, `fresh`, `hazard`, or a mapping from output name to the verdicts that the
-    output may have. The name `*` means all other outputs. Raises InputError for anything else.
+    output may have. The name `*` means all other outputs.
 
     Raises InputError for anything else.
     """

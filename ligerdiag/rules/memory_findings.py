@@ -15,8 +15,8 @@ from ligerdiag.text import render_bytes
 
 _MOST_LISTED = 6
 COLLECTED = (
-    "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
-    " `xs` and returning it as `ys`"
+    "make the array part of the state of the scan, and let each iteration write its part by `dynamic_update_slice`; do not"
+    " take the array as `xs` and return it as `ys`"
 )
 """The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array."""
 

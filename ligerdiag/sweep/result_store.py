@@ -134,8 +134,8 @@ class ResultStore:
             advice = (
                 "install it, on every worker, too"
                 if isinstance(error, ImportError)
-                else "see that the address is right, that it can be reached from here and from every worker, and that the"
-                " credentials, or the folder's owner, allow it; then run the same command again to continue"
+                else "check the address, that this machine and every worker can reach it, and that the credentials, or the"
+                " folder's owner, allow access; then run the same command again to continue"
             )
             raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 

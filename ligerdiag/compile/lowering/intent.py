@@ -265,8 +265,7 @@ class IntentTrace:
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
     """Inside the context, inserts snapshots into everything that JAX traces. A snapshot is a copy that keeps the version of
-    a value that the author means. Yields the trace's snapshots and notes. forms: shapes and dtypes of the values that get a
-    snapshot; None to insert none and only take notes.
+    a value that the author means. Yields the trace's snapshots and notes.
 
     forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
     trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were
