@@ -21,8 +21,8 @@ from ligerdiag.fix.source_file import SourceFile, get_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """How the parameters of a function correspond to the arguments of the `triton_call` in it, to which the function only
-    passes them on.
+    """How the parameters of a function correspond to the arguments of the `triton_call` in it. The function only passes its
+    parameters on to the call.
     """
 
     name: str

@@ -109,8 +109,8 @@ ADDED_BARRIER = "ligerdiag_barrier"
 class HloInstruction:
     """One instruction of a module. Its operands and control predecessors are instructions of the same computation.
 
-    Each field is Final, rather than the dataclass frozen: a frozen instance takes three times as long to make, and a
-    large module has 150,000 of them.
+    Each field is Final, and the dataclass is not frozen: a frozen instance takes three times as long to make, and a large
+    module has 150,000 of them.
     """
 
     id: Final[int]

@@ -91,7 +91,7 @@ class SharedBytes:
 
 
 class TooManyStepsError(Exception):
-    """Raised if a module calls its computations along more paths than any module that XLA has compiled does."""
+    """Raised if a module has more paths of calls than any module that XLA compiles."""
 
 
 def find_shared_bytes(

@@ -25,7 +25,7 @@ class ProgramValue:
 
 
 class EvidenceKind(StrEnum):
-    """The kind of evidence on which value of the program an array equals."""
+    """The kinds of evidence that an array equals a value of the program."""
 
     TAG = "tag"
     """The tag in the instruction's op_name: the operation for which the instruction was made."""
@@ -50,7 +50,9 @@ class Maker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One piece of evidence on a value: the values of the program that it names, and how firm it is."""
+    """One piece of evidence on an array: the values of the program that the array equals, and whether the evidence is
+    firm.
+    """
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]

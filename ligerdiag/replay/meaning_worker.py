@@ -38,7 +38,7 @@ class MeaningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningAnswer:
-    """Whether two programs compute the same."""
+    """Says whether two programs compute the same outputs."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
     """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two

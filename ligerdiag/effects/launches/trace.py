@@ -172,7 +172,9 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The bytes of one argument's buffer that the programs of a launch may access, and those that they surely access."""
+    """The accesses of a launch to the buffer of one argument: the bytes that the programs may access, and the bytes that
+    they surely access.
+    """
 
     size: int | None
     """Bytes of the buffer; None if unknown."""

@@ -39,7 +39,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Memory that belongs to no buffer of the call: memory of the thread, or a constant of the module."""
+    """Memory outside of the call's buffers: memory of the thread, or a constant of the module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reducer:
-    """A computation that combines two values of each operand into one, as a `reduce` or a scatter calls it."""
+    """The computation that a `reduce` or a scatter calls: it combines two values of each operand into one."""
 
     computation: int
     scope: Scope

@@ -68,7 +68,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band, with marks for the reads of bytes that the kernel does not overwrite: of a copy, or of the
+    """A line below the band, with marks for the reads of other bytes than the overwritten ones: reads of a copy, or of the
     value computed again.
     """
 
