@@ -1,5 +1,5 @@
-"""Finds writes to Refs that JAX lost between the trace and XLA: an output needs what a kernel writes to a Ref, and
-XLA's program does not give it to the output.
+"""Finds writes to Refs that JAX lost between the trace and XLA: an output needs the contents that a kernel writes to a Ref,
+and does not get them in XLA's program.
 
 Two programs are compared: the program as written, in which a Ref is a value and a kernel call returns the Ref's new
 value (see `compile.lowering.refs`), and the program that JAX gives to XLA. Both are evaluated in program order, with

@@ -1,6 +1,6 @@
-"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices,
-the reads of Refs that JAX moved away from the write before them, and the reads at which ties can be inserted. A tie is
-a trivial operation that puts one read after a kernel.
+"""Defines the records that an artifact has in addition to the modules. They say how inputs and outputs are split over
+devices, which reads of Refs JAX moved away from the write before them, and at which reads ties can be inserted. A tie is a
+trivial operation that puts one read after a kernel.
 
 A device's number is its partition id in the SPMD module.
 """

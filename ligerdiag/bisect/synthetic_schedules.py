@@ -1,4 +1,4 @@
-"""Makes schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
+"""Makes schedules that XLA could still choose for a module, with the module's calls inlined as XLA's call inliner does.
 
 Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under EARLY a
 kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN is the

@@ -1,5 +1,5 @@
-"""Compares the results of two programs, both in program order, to find out whether they compute the same. A worker, `python
--m ligerdiag.replay.meaning_worker`.
+"""Compares the results of two programs, both in program order, to find out whether they compute the same outputs. A worker,
+`python -m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
 the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several

@@ -1,12 +1,12 @@
-"""Finds the consumers that may get one value for another because XLA merged the two, although a kernel overwrites one
-of them, and the outputs that such a consumer makes wrong.
+"""Finds the consumers that may get one value in place of another, because XLA merged the two although a kernel overwrites
+one of them. Also finds the outputs that such a consumer makes wrong.
 
 There are four such consumers:
 
 - A kernel call whose operands are, for XLA, those of an earlier call that sees another version: XLA merges the two
   calls. Every value computed from the later call's result is stale.
 - A choice between merged values, such as `max(a, b)` or `where(c, a, b)`, which XLA replaces by one of them.
-- A loop or a conditional in which merged values meet: it may return one of them for the other.
+- A loop or a conditional with merged values: it may return one of them in place of the other.
 - A loop that starts several elements of its state from one value, if XLA keeps these elements in one place in memory.
 
 An output that depends on one of the last three is clobbered if it sees the write, and stale otherwise.

@@ -1,5 +1,5 @@
-"""Finds the operations that the author of a `custom_partitioning` intends, and gives their tags (numbers that identify
-operations) to the operations that XLA runs instead of them.
+"""Finds the operations that the author of a `custom_partitioning` intends. Gives their tags (numbers that identify
+operations) to the operations that XLA runs in their place.
 
 A `custom_partitioning` holds two functions. Its own function, on whole arrays, defines the intended result: JAX runs it
 if nothing is partitioned, and differentiates and traces only this one. The function that `partition` returns, here

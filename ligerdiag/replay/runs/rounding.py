@@ -1,5 +1,5 @@
-"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds,
-such as `x + s - s`, by which an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. By a
+workaround such as `x + s - s`, an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
 
 A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program order,
 and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not explain an

@@ -1,5 +1,5 @@
-"""Evaluates functions in Triton IR for all programs of a batch (those programs of the grid that are evaluated at once):
-control flow, calls, and combining functions (those by which reductions and scans combine two elements).
+"""Evaluates functions in Triton IR for all programs of a batch (the programs of the grid that are evaluated at once):
+control flow, calls, and combining functions. By a combining function, a reduction or scan combines two elements.
 
 `active` says which programs run an operation. If a condition differs between programs, both branches run, each for its own
 programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop whose
