@@ -155,8 +155,8 @@ class Evaluator:
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag
-        path, or a clone of it.
+        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag path (the
+        operation's number, after those of the calls around it), or a clone of it.
         """
         if self.retagged is None:
             return is_named_after(path, instruction)

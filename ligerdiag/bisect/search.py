@@ -117,7 +117,7 @@ class Completeness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalSets:
-    """The result of a search for minimal sets of knobs."""
+    """The result of a search for minimal sets of knobs (changes that a trial can make)."""
 
     sets: tuple[Knobs, ...]
     """The minimal sets found, smallest first. For each of them, every set with one knob less was tried as well."""

@@ -313,7 +313,9 @@ class TrialRunner:
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the draft as a Bisection, with the numbers of trials made and compiled since it was opened."""
+        """Returns the draft (the results so far) as a Bisection, with the numbers of trials that were made and compiled
+        since the draft was opened.
+        """
         draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft)))
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 

@@ -241,8 +241,8 @@ class ModuleInspector:
         return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay of the module or artifact in which opaque functions replace the custom calls; see
-        `replay`.
+        """Runs the planned replay of the module or artifact in which opaque functions (stand-ins with the same buffers)
+        replace the custom calls; see `replay`.
         """
         from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
 

@@ -621,8 +621,8 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns the reason why this replay died, and the reason why the replay with opaque functions died; leaves out
-        a replay that did not die.
+        """Returns the reason why this replay died, and the reason why the replay with opaque functions (stand-ins for the
+        custom calls) died; leaves out a replay that did not die.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()

@@ -323,7 +323,9 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_twins(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the operations with these two tag paths are one value to XLA."""
+        """Returns whether the operations with these two tag paths (an operation's number, after those of the calls around
+        it) are one value to XLA.
+        """
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)

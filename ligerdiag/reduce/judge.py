@@ -93,8 +93,8 @@ class Judge:
         return json.dumps(search)
 
     def find_first(self, programs: Sequence[Program]) -> Program | None:
-        """Returns the first of the programs that shows the symptom; None if none does. Judges as many programs at a time as
-        there are workers.
+        """Returns the first of the programs that shows the symptom, such as a finding; None if none does. Judges as many
+        programs at a time as there are workers.
         """
         jobs = self.runner.jobs
         for start in range(0, len(programs), jobs):
@@ -105,13 +105,13 @@ class Judge:
         return None
 
     def shows(self, program: Program) -> bool:
-        """Returns whether the program shows the symptom. Compiles the program anew, without looking up the answers of
-        earlier runs.
+        """Returns whether the program shows the symptom, such as a finding. Compiles the program anew, without looking up
+        the answers of earlier runs.
         """
         return self._is_possible(program) and self._ask([program])[0]
 
     def judge(self, programs: Sequence[Program]) -> list[bool]:
-        """Returns whether each of the programs shows the symptom."""
+        """Returns whether each of the programs shows the symptom, such as a finding."""
         keys = [self._compute_key(program) for program in programs]
         new = {key: program for key, program in zip(keys, programs, strict=True) if key not in self._answers and key}
         impossible = [key for key, program in new.items() if not self._is_possible(program)]

@@ -16,7 +16,7 @@ _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
 
 
 class SymptomKind(StrEnum):
-    """The kind of symptom that a reduction keeps."""
+    """The kind of symptom that a reduction keeps, such as a finding or a crash."""
 
     FINDING = "finding"
     ERROR = "error"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueUse:
-    """How a call that runs as an opaque function uses one of its buffers."""
+    """How a call that runs as an opaque function (a stand-in with the same buffers) uses one of its buffers."""
 
     reads: bool = False
     """Whether this buffer's contents from before the call may affect a value that the call writes to this or another

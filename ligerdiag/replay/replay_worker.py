@@ -189,7 +189,9 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions in place of custom calls, and the files on which the record depends."""
+    """The record of a replay with opaque functions (stand-ins with the same buffers) in place of custom calls, and the files
+    on which the record depends.
+    """
 
     replay: OpaqueReplay
     dependencies: Mapping[str, str]

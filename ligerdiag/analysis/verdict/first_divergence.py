@@ -108,8 +108,8 @@ def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> L
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Returns a key that sorts tag paths into program order. The operations of a called computation come before the call
-    itself.
+    """Returns a key that sorts tag paths (an operation's number, after those of the calls around it) into program order. The
+    operations of a called computation come before the call itself.
     """
     return (*path, inf)
 

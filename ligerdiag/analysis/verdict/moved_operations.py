@@ -52,8 +52,8 @@ class MovedOperations:
     )
 
     def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind an
-        operation that is computed from it in the program.
+        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind one of its
+        users: an operation that is computed from it in the program.
         """
         return bool(self.list_reads(path, instruction))
 

@@ -143,8 +143,8 @@ class OpaqueRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites the elements that the call writes with values of its opaque function; see `program.Kernels`.
-        Outputs that the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function, the call's stand-in; see
+        `program.Kernels`. Outputs that the call does not write become NaN, or 0 for integers.
         """
         del watched
         for output in outputs:

@@ -38,7 +38,9 @@ type FindEffects = Callable[[HloInstruction], CallEffects]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueDifferences:
-    """The differences between two programs with opaque functions in place of their kernels."""
+    """The differences between two programs with opaque functions (stand-ins with the same buffers) in place of their
+    kernels.
+    """
 
     different: tuple[str, ...] = ()
     """Names of the outputs that differ."""

@@ -134,7 +134,9 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """Returns the subject of the page about this case; all of its fields are empty if no kernel is known."""
+    """Returns the subject of the page about this case: the kernel call that the page is about. All fields are empty if no
+    kernel is known.
+    """
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
