@@ -200,8 +200,8 @@ class Run:
     """The first case that was not as expected, if the user asked to stop there."""
 
     def list_tasks(self) -> list[ReplayTask]:
-        """Returns a task for each judged case, to be replayed and run on a device. If the run was stopped at a case, returns
-        only that case's task.
+        """Returns a task for each judged case, by which the case is replayed and run on a device. If the run was stopped at
+        a case, returns only that case's task.
         """
         if self.stopped_by is None:
             return self.tasks

@@ -126,8 +126,8 @@ def compute_call_effects(
 
     sizes: see `CustomCall`. Without sizes, whether a kernel writes all of a buffer is unknown.
 
-    For a target that carries a kernel this function imports Triton (or JAX, for a Mosaic GPU kernel), whose MLIR parser
-    reads the payload. A hostile payload can kill the process. `isolated` therefore calls this function in another process.
+    If the payload has Triton IR, this function imports Triton; for a Mosaic GPU kernel, it imports JAX. Their MLIR parsers
+    read the payload. A hostile payload can kill the process. `isolated` therefore calls this function in another process.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)

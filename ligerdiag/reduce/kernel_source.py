@@ -83,8 +83,8 @@ class SourceCopier:
         return name
 
     def write_function(self, function: Any) -> str:
-        """Returns a function as Python: the name of its copy, a `lambda` in which the numbers that the function uses are
-        written out, or a `partial`.
+        """Returns a Python expression for a function: the name of its copy, a `lambda` in which the numbers that the
+        function uses are written out, or a `partial`.
 
         Raises UnwritableError as `copy` does, and for an argument of a `partial` without a Python form.
         """

@@ -234,8 +234,8 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs about which no replay can say anything, because the program leaves their values undefined. Maps
-    the name of each to the finding that reports this.
+    """Returns the outputs that no replay can decide, because the program leaves their values undefined. Maps the name of
+    each to the finding that reports this.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
 

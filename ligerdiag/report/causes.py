@@ -58,9 +58,9 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same
-    kernel at the same source line. Causes are in the order of their first findings, except that a consequence of a
-    cause comes right after that cause.
+    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same kernel
+    at the same source line. Causes are in the order of their first findings, but a consequence of a cause comes right after
+    that cause.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.

@@ -134,8 +134,8 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that need a replay or a run on a device, if there was none, so that they could not
-    decide. replayed: whether there was a replay. ran: whether there was a run on a device.
+    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
+    none. replayed: whether there was a replay. ran: whether there was a run on a device.
 
     The rules about drift from a baseline and about budgets are always among them, because these rules run only if an option
     asks for them.

@@ -27,8 +27,8 @@ def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
 
 
 def classify_tuned(target: str, fusion_kind: str) -> TunedKind:
-    """Returns the kind of an instruction. target: that of a custom call, empty for a fusion. fusion_kind: the `kind` in a
-    fusion's backend config; empty if it has none.
+    """Returns the kind of an instruction. target: the target of a custom call; empty for a fusion. fusion_kind: the `kind`
+    in a fusion's backend config; empty if it has none.
     """
     traits = find_traits(target) if target else CallTrait.NONE
     if traits & CallTrait.TUNED_CONVOLUTION:

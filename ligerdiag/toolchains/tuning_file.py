@@ -46,7 +46,7 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
     """Reads the tuning file at `path`, keeps a copy of it below `cache_root`, and returns a record of both.
 
     Raises InputError if the file cannot be read, is no protobuf of the autotuner, has no entry, has a version that XLA does
-    not read, or has no entry for one of the targets. A GPU that is not NVIDIA's never has an entry.
+    not read, or has no entry for one of the targets. Only NVIDIA's GPUs have entries.
     """
     try:
         data = read_untrusted(path, MAXIMUM_BYTES)

@@ -66,7 +66,7 @@ def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
     """Returns the dependence sets of a call's operands without the labels of the call's own writes in earlier iterations.
-    These writes changed other parts of the operand than this iteration reads.
+    Those writes changed parts of the operand that this iteration does not read.
 
     operands: the set of each operand. writes: the call's own hidden writes. actual: the places of these writes in the
     schedule.

@@ -235,8 +235,8 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Maps the name of each output to the relative error that rounding explains, by the narrowest dtype of the program
-    and the output.
+    """Maps the name of each output to the relative error that rounding explains, judged by the narrowest dtype of the
+    program and the output.
     """
     dtypes = {
         get_dtype(i.shape)

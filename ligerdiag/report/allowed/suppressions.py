@@ -124,7 +124,7 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> SeenScope:
-    """Returns the cases and files that a run has checked completely. The run must not have been interrupted.
+    """Returns the cases and files that a run has checked completely. Must not be called for an interrupted run.
 
     directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by default;
     a run that leaves out one of them has checked nothing completely.
