@@ -35,7 +35,9 @@ def require_writable(path: Path, option: str = "--output") -> None:
     if not path.parent.is_dir():
         raise InputError(f"expected the directory of {option} to exist but `{path.parent}` does not")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write to `{path.parent}` for {option}: no permission")
+        raise InputError(
+            f"cannot write to `{path.parent}` for {option}: no permission, name a file in another directory"
+        )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -253,7 +255,7 @@ def require_html_directory(path: Path) -> None:
     if not existing.is_dir():
         raise InputError(f"expected a directory for --html but `{existing}` is a file")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to `{existing}` for --html: no permission")
+        raise InputError(f"cannot write to `{existing}` for --html: no permission, name another directory")
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
@@ -455,7 +457,7 @@ def write_statistics(report: CheckReport, outputs: Outputs) -> None:
 
 
 def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
-    """Writes the slowest cases, to standard output, or to stderr if standard output has a format for programs, such as JSON.
+    """Writes the slowest cases to standard output, or to stderr if standard output has a format for programs, such as JSON.
     count: the most cases to write; 0 means all.
     """
     from ligerdiag.report.terminal.durations import render_durations
