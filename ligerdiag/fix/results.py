@@ -31,7 +31,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """The form in which a call returned its results before the change, such as one value or a tuple."""
+    """The form of a call's results before the change, such as one value or a tuple."""
 
     NOTHING = auto()
     ONE = auto()
@@ -49,9 +49,8 @@ def bind_results(
     before: Sequence[str] = (),
     is_tuple: bool = True,
 ) -> list[str]:
-    """Changes the statement around a call so that it assigns the call's additional results to variables. They come after the
-    call's present results. Returns the source texts of the names that get the call's results, including the additional
-    results.
+    """Changes the statement of a call so that it keeps the call's additional results, which come after the present results.
+    Returns the source texts of the names that get the call's results, including the additional results.
 
     make: function that returns the changed call. names: for each additional result, the name of the variable that gets the
     result. before: source lines to put before the statement. after: function that gets the source texts of all names and
@@ -197,11 +196,11 @@ def _take_out(
 
 
 def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents], depth: int) -> None:
-    """Changes functions so that they also return the new contents of their parameters to the callers that may read them.
+    """Makes functions return the new contents of their parameters to those callers that may read them.
 
-    plans: for each overwritten argument, the variables that get its new contents. depth: how many levels of callers may be
+    plans: the variables that get the new contents of each overwritten argument. depth: how many levels of callers may be
     changed, counted from the innermost caller. Raises UnreachedCallerError if a caller would keep the old contents, and
-    CannotFixError if a function cannot be changed to return more values.
+    CannotFixError if a function cannot return more.
     """
     function = file.find_function(call)
     if function is None:
@@ -237,8 +236,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     other = find_override(project, file, function)
     if other is not None:
         text = (
-            f"`{name}` would have to return more values, but an object may have the `{function.name.value}` of another"
-            " class"
+            f"`{name}` would have to return more, but an object may have the `{function.name.value}` of another class"
         )
         raise CannotFixError(f"{text}, `{other[1].name.value}`{other[0].render_place(other[1])}")
     project.not_changed |= dict.fromkeys(
@@ -250,8 +248,7 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
     for caller in list_callers(project, file, function):
         if caller.call is None:
             raise CannotFixError(
-                f"`{name}` would have to return more values, but it is passed as a value"
-                f"{caller.file.render_place(caller.node)}"
+                f"`{name}` would have to return more, but it is passed as a value{caller.file.render_place(caller.node)}"
             )
         text = caller.file.module.code_for_node(caller.call.func)
         project.reached.add(f"`{text}`{caller.file.render_place(caller.call.func)}")
@@ -267,13 +264,11 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
 def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequence[str]) -> Returned:
     name, place = name_function(file, function), file.render_place(function)
     if any(changes_results(one) for one in function.decorators):
-        raise CannotFixError(
-            f"`{name}` would have to return more values, but a decorator may depend on its results{place}"
-        )
+        raise CannotFixError(f"`{name}` would have to return more, but a decorator may depend on its results{place}")
     if function.asynchronous is not None:
-        raise CannotFixError(f"`{name}` would have to return more values, but it is a coroutine{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a coroutine{place}")
     if any(file.find_function(one) is function for one in file.find(cst.Yield, function)):
-        raise CannotFixError(f"`{name}` would have to return more values, but it is a generator{place}")
+        raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
         raise CannotFixError(f"`{name}` returns nothing{place}")
@@ -306,10 +301,11 @@ def _change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Seq
 def extend_return_type(
     function: cst.FunctionDef, parameters: Sequence[str], *, is_sequence: bool
 ) -> cst.Annotation | None:
-    """Returns the new return annotation of a function that also returns these parameters. Returns None if the function has
-    no such annotation, or if the types of the parameters are unknown.
+    """Returns the annotation of a function that returns these parameters as well; None if there is none, or if the
+    function does not say the types.
 
-    The type of the new contents is the parameter's annotation or, without one, the type that the function returned before.
+    The type of the new contents is that of the parameter, or, if it has none, that of the array which the function returned
+    before.
 
     is_sequence: whether the function writes out a tuple or list in its `return`.
     """
@@ -416,9 +412,9 @@ def _change_caller(
 def plan(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
 ) -> NewContents:
-    """Returns the variables that get the new contents of an argument of a call. The function around the call also returns
-    the new contents if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`.
-    depth: as in `hand_up`.
+    """Returns the variables that get the new contents of an argument. The function of the call also returns the new contents
+    if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
+    `hand_up`.
     """
     found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)

@@ -257,7 +257,7 @@ def test_a_function_that_is_passed_on_does_not_return_more(tmp_path: Path) -> No
     use = "def g(h, s):\n    t = f(h, s)\n    return t + h\n"
     program = f"def f(y, s):\n    return {SHORT}\n\n\n{use}\n\nk = jax.grad(f)\n"
     with pytest.raises(
-        CannotFixError, match=r"`f` would have to return more values, but it is passed as a value \(mine.py:20\)"
+        CannotFixError, match=r"`f` would have to return more, but it is passed as a value \(mine.py:20\)"
     ):
         list_changes(tmp_path, declare, program, Circumstances(is_old=False, depth=1))
 

@@ -55,7 +55,7 @@ def list_unseen(folder: Path, program: str, depth: int = 1) -> list[str]:
 )
 def test_a_function_that_is_used_as_a_value_is_not_changed(use: str, tmp_path: Path) -> None:
     with pytest.raises(
-        CannotFixError, match=r"`f` would have to return more values, but it is passed as a value \(mine.py:\d+\)"
+        CannotFixError, match=r"`f` would have to return more, but it is passed as a value \(mine.py:\d+\)"
     ):
         change(tmp_path, f"{F}{G}{use}\n", 1)
 
@@ -115,9 +115,7 @@ def test_a_coroutine_is_not_changed(tmp_path: Path) -> None:
     ],
 )
 def test_an_object_that_is_called_and_used_as_a_value_refuses_the_cure(use: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        CannotFixError, match=r"`Norm.__call__` would have to return more values, but it is passed as a value"
-    ):
+    with pytest.raises(CannotFixError, match=r"`Norm.__call__` would have to return more, but it is passed as a value"):
         change(tmp_path, f"{NORM}{READS_NORM}{use}\n", 1)
 
 
