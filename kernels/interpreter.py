@@ -37,7 +37,7 @@ class HostArray:
         return self
 
     def copy_(self, other: "HostArray") -> None:
-        """Does nothing, since the array of the device and that of the host are one."""
+        """Does nothing, because the interpreter's device array and its host array are the same array here."""
 
     def new_empty(self, size: int, device: str) -> "HostArray":
         return HostArray(self.array)

@@ -1,9 +1,8 @@
 """Splits a row of any length into one or two blocks of elements, because Triton's blocks are powers of two.
 
-A program holds a whole row. A row of 11008 elements leaves a third of the program's registers empty if it is in one block
-of 16384, and a tenth if it is in two blocks of 8192 and 4096. To sum over a row, the second block is added to the first
-(`fold_parts`), and a single sum is taken over the result, because in every sum all threads of the program wait for one
-another.
+A program holds a whole row. A row of 11008 elements leaves a third of the program's registers empty if it is in one block of
+16384, and a tenth if it is in two blocks of 8192 and 4096. To sum over a row, the second block is added to the first
+(`fold_parts`), and a single sum is taken over the result. In every sum all threads of the program wait for one another.
 """
 
 import triton

@@ -45,7 +45,7 @@ def inplace_call(
     """Returns the kernel's outputs, and the array that has the new contents of `operands[written]` in this mode (see
     `kernels.modes.Mode`).
 
-    Works as `overwriting_call`, for a kernel that overwrites a single operand.
+    Does the same as `overwriting_call`, for a kernel that overwrites a single operand.
     """
     results, (contents,) = overwriting_call(
         kernel,

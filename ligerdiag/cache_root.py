@@ -1,8 +1,8 @@
-"""The place of the cache, and Python's bytecode in it (`artifacts.cache` describes its other contents).
+"""Finds the cache's folder, and keeps Python's bytecode in it (`artifacts.cache` describes its other contents).
 
-Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs packages without bytecode. Each process would
-then compile the modules that it imports: that is two of the three seconds that a worker takes for JAX and Triton, and a
-quarter of a second for a command. So ligerdiag keeps bytecode in its cache, unless a package was installed with its
+Images of containers often set PYTHONDONTWRITEBYTECODE, and uv installs packages without bytecode. Each process would then
+compile the modules that it imports. This takes two of the three seconds that a worker needs for JAX and Triton, and a
+quarter of a second of each command. So ligerdiag keeps bytecode in its cache, unless a package was installed with its
 bytecode or the user names a folder for it. Bytecode is code: it is never read from a folder that others may write to.
 """
 

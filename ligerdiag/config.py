@@ -51,7 +51,7 @@ FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings of a configuration file; each is empty where the file does not set it."""
+    """The settings of a configuration file; a setting is empty if the file does not set it."""
 
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
@@ -71,8 +71,8 @@ class Config:
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
-    """Returns the configuration in `path`; if None, that in the nearest pyproject.toml from `directory` upwards, or an
-    empty one if there is no such file.
+    """Returns the configuration in `path`; if `path` is None, the configuration in the nearest pyproject.toml from
+    `directory` upwards; if there is no such file, an empty configuration.
 
     inspected: a pyproject.toml that came with these paths is ignored.
 
@@ -96,7 +96,7 @@ def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = 
 def find_foreign_config(directory: Path, inspected: Sequence[Path]) -> Path | None:
     """Returns the pyproject.toml that is ignored because it came with `inspected`; None if there is none.
 
-    The author of a dump must not decide which of its findings are allowed.
+    It is ignored because the author of a dump must not decide which findings about the dump are allowed.
     """
     nearest = next(_list_files(directory), None)
     return nearest if nearest is not None and _came_with(nearest, inspected) else None

@@ -27,7 +27,7 @@ def die_with_parent(parent: int) -> None:
     """Makes the operating system kill this process when its parent ends; if the parent has ended already, ends this
     process now. parent: the parent's process id.
 
-    This suits a process that starts no others. The process also ends when the thread of the parent that started it ends.
+    Suits a process that starts no other processes. The process also ends when the parent's thread ends that has started it.
     """
     with suppress(OSError, AttributeError):  # not on Linux: there, the caller watches the parent itself
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -36,11 +36,11 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or at
-    most a second after the parent has ended. pipe: the descriptor of this process's end.
+    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or soon after
+    the parent has ended. pipe: the descriptor of this process's end.
 
-    This suits a process that runs a user's code: such code may start other processes, and one of them may hold the
-    parent's end of the pipe open, so the thread also looks for the parent itself.
+    Suits a process that runs a user's code. Such code may start other processes that keep the parent's end of the pipe open,
+    so the thread also checks whether the parent still exists.
     """
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
@@ -49,8 +49,7 @@ def watch_parent() -> Callable[[], None]:
     """Starts a thread that ends this process and its process group soon after the parent has ended. Returns a function
     that stops the thread and waits until it has stopped.
 
-    This suits a process that first imports modules and then forks: it stops the thread before it forks, because it must
-    not fork with a second thread.
+    Suits a process that first imports modules and then forks: it must have only one thread at the fork.
     """
     parent, is_over = os.getppid(), threading.Event()
 
@@ -102,7 +101,7 @@ class RunEnded(KeyboardInterrupt):
 
 
 class Work:
-    """Says whether the work of a run is complete, or which event ended it early."""
+    """Says how the work of a run ended: complete, or early because of an event."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -122,7 +121,7 @@ class EndWatch:
         self._interrupts = 0
 
     def begin(self, *, again: bool = False) -> None:
-        """Marks the beginning of the run's work: from now on Ctrl-C, SIGTERM and the time limit end the work.
+        """Marks the beginning of the run's work. From now on Ctrl-C, SIGTERM and the time limit end the work early.
 
         again: whether they also end this work if the run has already completed other work.
         """
@@ -192,8 +191,8 @@ def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
 
 @contextmanager
 def work_until_ended(*, again: bool = False) -> Generator[Work]:
-    """Runs its `with` block, and leaves the block without an error at Ctrl-C, SIGTERM or the time limit. The yielded Work
-    says which event ended the block.
+    """Runs the `with` block until it is complete or until Ctrl-C, SIGTERM or the time limit ends it, which raises no error
+    outside of the block. The yielded `Work` says which event ended it.
 
     again: whether an event ends this block even after an earlier block of the run is complete and its results are written.
     """

@@ -81,8 +81,8 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """Raised if a worker process that has imported one case file is asked for another case file, or for the same file
-    after a change: the caller has to start a new worker.
+    """Raised if a worker process that has imported a case file is asked for another case file, or for the same file after it
+    has changed. The caller then has to start a new worker.
     """
 
 
@@ -143,8 +143,8 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; if no line is,
-    the innermost line of code without a file, such as `<string>:3` of `python -c`; "" if there is no such line either.
+    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; or else the
+    innermost line of code without a file, such as `<string>:3` of `python -c`. Returns "" if there is no such line.
     """
     frames = traceback.extract_tb(fault.__traceback__)[::-1]
     own = [frame for frame in frames if is_project_file(frame.filename)]
@@ -154,7 +154,7 @@ def find_place(fault: BaseException) -> str:
 
 @cache
 def is_project_file(file: str) -> bool:
-    """Returns whether the file is the user's: not of an installed package, of Python or of ligerdiag."""
+    """Returns whether the file is the user's own. Files of installed packages, of Python and of ligerdiag are not."""
     if not file or file.startswith("<"):
         return False
     path = Path(file).resolve()
@@ -178,7 +178,9 @@ def list_case_path() -> tuple[str, ...]:
 
 
 def holds_installed(folder: Path) -> bool:
-    """Returns whether the folder holds installed packages and no project, as `pip install --target` makes it."""
+    """Returns whether the folder contains installed packages and no project of the user's, as a folder of `pip install
+    --target` does.
+    """
     return any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists()
 
 

@@ -37,8 +37,8 @@ def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), 
     addresses of the written operands a second time. With jax-triton 0.4 and later the kernel may omit them. Raises
     TypeError or ValueError for wrong arguments.
 
-    To JAX a written operand keeps its old value, as every array does: if the program reads that value later, XLA passes
-    the kernel a copy. Put a `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it,
+    For JAX the array that was passed as a written operand keeps its old value. If the program reads that array later, XLA
+    passes the kernel a copy. Put a `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it,
     `jax.custom_batching.sequential_vmap` to batch it.
     """
     constant = _read_parameters(kernel)

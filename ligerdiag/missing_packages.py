@@ -15,7 +15,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def is_missing(module: str) -> bool:
-    """Returns whether a top-level module cannot be found; imports nothing."""
+    """Returns whether Python cannot find the top-level module; does not import it."""
     return find_spec(module) is None
 
 

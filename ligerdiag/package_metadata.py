@@ -1,4 +1,4 @@
-"""Says which version of ligerdiag this is, and where its documentation is on the web.
+"""Finds the version of ligerdiag, and the address of its documentation on the web.
 
 Both come from the metadata of the installed package, or from the pyproject.toml of a source tree that is not installed.
 That file names the address once, as the project's URL `Documentation`; no other file repeats it. The site has a folder

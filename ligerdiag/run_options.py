@@ -263,7 +263,7 @@ class InspectOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectOptions:
-    """Options of `bisect`: the case, the axis, and how to search."""
+    """Options of `bisect`: the case, the axis (the property to vary, such as XLA's flags), and how to search."""
 
     selectors: Annotated[
         tuple[str, ...], Option(metavar="CASE...", help="Cases, as ids, globs, files, or module:name.")

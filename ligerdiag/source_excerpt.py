@@ -1,4 +1,4 @@
-"""Cuts an excerpt out of the user's source: some lines around a place, with a mark under the expression that it is about.
+"""Cuts an excerpt out of the user's source: some lines around a place, with a mark under the expression at the place.
 
 The expression comes from the columns of the place if it has them, and else from the syntax tree: the largest expression
 that starts on the line. If the columns fit no expression of the file, the file has changed since the compile, and there
@@ -40,7 +40,7 @@ class Excerpt:
 
     @property
     def line(self) -> str:
-        """Returns the line that the place is about."""
+        """Returns the line at the place, which is one of the excerpt's lines."""
         return self.lines[self.marked]
 
 

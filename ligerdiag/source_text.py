@@ -1,8 +1,8 @@
 """Reads lines of the user's program, but only from files below the folders of the user's sources.
 
-The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read
-only if its real path lies below a folder that the user named or that holds the user's own code (`source_roots`), and if
-it is a regular `.py` file of at most `MAX_FILE_BYTES`.
+The path comes from an artifact, which is not trusted: a dump may name `/etc/passwd`, or a link to it. So a file is read only
+if it is a regular `.py` file of at most `MAX_FILE_BYTES`. Its real path must lie below a folder that the user named or that
+holds the user's own code (`source_roots`).
 
 Code without a file, such as a notebook's cell, has a name that is not a path. Its text may be kept in a folder: a root
 whose name ends with `TEXTS_SUFFIX` holds the texts of one live function (`compile.cases.cell_texts`).
@@ -82,7 +82,7 @@ def parse_place(place: str) -> SourceLine:
 
 
 def compute_near(text: str) -> str:
-    """Returns the text, in which each path below the current directory is replaced by its relative form."""
+    """Returns the text with each path below the current directory replaced by its relative form."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -94,9 +94,7 @@ _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text, in which each path of a Python file is replaced by the file's name, because paths differ
-    between machines.
-    """
+    """Returns the text with each path of a Python file replaced by the file's name, since paths differ between machines."""
     return _FOLDERS.sub("", text)
 
 

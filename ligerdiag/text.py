@@ -48,8 +48,8 @@ def compute_printable(text: str) -> str:
 
 
 def compute_without_commands(text: str) -> str:
-    """Returns the line with a space inserted in each sequence of characters that a CI system would take for the start of a
-    command.
+    """Returns the line, made harmless for CI systems. A space is inserted into each sequence of characters that a CI system
+    would take for the start of a command.
 
     GitHub looks for `::name …::` at the start of a line, after blanks; GitHub and Azure look for `##[name]` or
     `##vso[name]` anywhere.

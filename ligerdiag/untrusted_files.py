@@ -1,11 +1,11 @@
-"""Opens files that are not trusted, and bounds the memory and time that they may cost, each bound with its reason.
+"""Opens files that are not trusted, and limits the memory and time that reading them may cost. A comment at each limit gives
+its reason.
 
-Only regular files up to a size are opened: reading a FIFO, a socket or a device could wait forever or have an effect,
-so they are refused before they are opened. The size of a file includes its holes, and a file that grows
-after it was opened is read only up to its size at that time. Time is processor time, so that a busy machine does not
-matter. The memory and time that a file may cost grow with the bytes that it takes on disk, without holes
-(`count_stored_bytes`), because holes cost the author of the file nothing. If a module exceeds a bound, it gets a
-one-line error, and the other modules are inspected.
+Only regular files up to a size are opened. Reading a FIFO, a socket or a device could wait forever or have an effect, so
+they are refused before they are opened. The size of a file includes its holes, and a file that grows after it was opened is
+read only up to its size at that time. Time is processor time, so that a busy machine does not matter. The memory and time
+that a file may cost grow with the bytes that it takes on disk, without holes (`count_stored_bytes`), because holes cost the
+author of the file nothing. If a module exceeds a bound, it gets a one-line error, and the other modules are inspected.
 """
 
 import os

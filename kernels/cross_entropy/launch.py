@@ -24,7 +24,7 @@ class Losses(NamedTuple):
 
 
 class LossesAndGradient(NamedTuple):
-    """As `Losses`, with the gradient in shape and dtype of the logits."""
+    """The fields of `Losses`, and the gradient, which has the shape and dtype of the logits."""
 
     losses: jax.Array
     lse: jax.Array

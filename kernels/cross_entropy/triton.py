@@ -1,10 +1,10 @@
 """The Triton kernels, one program for each row: loss and logsumexp, with or without overwriting the logits by the gradient.
 
-- A program reads its row once for the logsumexp and once more for the gradient. The second read finds most of the row in
-  the L2 cache: few programs run at a time, the blocks come in the opposite order, and what is read or written for the
-  last time is marked as the first to be dropped.
-- Each thread keeps a maximum and a sum of its own for every `LANES` neighbouring logits (Milakov and Gimelshein's
-  algorithm 3, arXiv 1805.02867), so that the threads wait for one another once for each row, not once for each block.
+- A program reads its row once for the logsumexp and once more for the gradient. The second read finds most of the row in the
+  L2 cache. Few programs run at a time, the blocks come in the opposite order, and elements that are read or written for the
+  last time are marked as the first to be dropped.
+- Each thread keeps a maximum and a sum of its own for every `LANES` neighbouring logits (Milakov and Gimelshein's algorithm
+  3, arXiv 1805.02867). So the threads wait for one another once for each row, not once for each block.
 - Exponentials are powers of two: `exp(x - m) = exp2(x * log2(e) - m * log2(e))` is one multiply-add and one instruction.
   The rounding of `m * log2(e)` is a common factor of all exponentials and of their sum, and cancels.
 """

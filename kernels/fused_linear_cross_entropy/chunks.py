@@ -2,9 +2,9 @@
 
 - Chunks are about equal; their sizes are multiples of 256 if possible, because matrix products of such sizes run best.
 - The first chunk starts the sum of the weight's gradient. The other chunks are iterations of a loop. In a loop, XLA makes
-  `carry + x.T @ g` one cuBLAS product that adds to the carry in place, and the logits of one chunk are gone before those of
-  the next chunk are computed. Outside of a loop the product and the sum are two operations, with one more array as large as
-  the weight. With two chunks, the loop has one iteration, and XLA would unroll it; `_KEEP_LOOP` forbids that.
+  `carry + x.T @ g` one cuBLAS product that adds to the carry in place. The logits of one chunk are freed before those of the
+  next chunk are computed. Outside of a loop the product and the sum are two operations, with one more array as large as the
+  weight. With two chunks, the loop has one iteration, and XLA would unroll it; `_KEEP_LOOP` forbids that.
 """
 
 import math

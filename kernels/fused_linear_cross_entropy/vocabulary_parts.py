@@ -3,8 +3,9 @@
 - Each device computes the logsumexp of its part, `part`. The logsumexp of the whole row is `m + log(sum(exp(part - m)))`
   over the devices, where `m` is the maximum of `part` over the devices. The devices exchange one f32 for each row, twice,
   and no logit.
-- Then each device writes the gradient over its own logits: a softmax with the logsumexp of the whole row, minus 1 at the
-  target on the device that has the target. This takes one launch more than `kernels.cross_entropy`, and moves as many bytes.
+- Then each device writes the gradient over its own logits. It is a softmax with the logsumexp of the whole row, minus 1 at
+  the target on the device that has the target. This takes one launch more than `kernels.cross_entropy`, and moves as many
+  bytes.
 - The logit at the target comes from the kernel that overwrites it: nothing else reads the logits.
 """
 

@@ -22,8 +22,8 @@ def jsd(
 ) -> jax.Array:
     """Returns the divergence, f32[] or, for reduction `none`, f32[...]; differentiable in the student's logits alone.
 
-    student_logits, teacher_logits: bf16, f16 or f32[..., vocabulary], each of its own dtype; where: bool[...], false for a
-    row that does not count; beta: in [0, 1]; 0 means KL(teacher || student), 1 KL(student || teacher). See `reference.jsd`
+    student_logits, teacher_logits: bf16, f16 or f32[..., vocabulary]; the two dtypes may differ; where: bool[...], false for
+    a row that does not count; beta: in [0, 1]; 0 means KL(teacher || student), 1 KL(student || teacher). See `reference.jsd`
     for the formula, `DivergenceOptions` for the options and `kernels.modes.Mode` for the modes. Without differentiation, no
     gradient is computed and nothing is overwritten. Raises ValueError for shapes that do not fit and for unknown options.
     """

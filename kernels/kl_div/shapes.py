@@ -11,5 +11,5 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape(32, 64)
-"""Few enough rows for an interpreter."""
+"""A shape with so few rows that a kernel can run in an interpreter."""
 LLAMA_3 = Shape(4096, 128256)

@@ -62,7 +62,7 @@ CONFIGS = {
 
 
 class Logits(StrEnum):
-    """The form in which the logits reach the kernel that overwrites them."""
+    """The form in which a model passes the logits to the kernel that overwrites them."""
 
     CHUNKED = "chunked"
     """The logits of some tokens at a time, in bf16, by `kernels.fused_linear_cross_entropy`."""
@@ -102,7 +102,7 @@ class Parameter(NamedTuple):
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]
     deviation: float
-    """Standard deviation of the initial values; 0 for a parameter that starts with ones."""
+    """Standard deviation of the initial values; 0 if all initial values are 1."""
 
 
 def list_parameters(config: LlamaConfig) -> Tree[Parameter]:

@@ -24,7 +24,9 @@ SIZES = {1: "100M", 2: "100M", 8: "1B", 64: "8B", 512: "70B"}
 
 
 def choose_fused(mode: str, logits: Logits = Logits.WHOLE, *, every: bool = False) -> Fused:
-    """Returns which kernels a model calls: only the loss kernel, or, with `every`, all kernels; each in this mode."""
+    """Returns a `Fused` record: the model calls the loss kernel, or all kernels if `every` is true, each in the mode
+    `mode`.
+    """
     own = Mode.ALIASED if mode == SHARD_MAP else Mode(mode)
     others = own if every else None
     return Fused(loss=own, norm=others, rope=others, gate=others, per_device=mode == SHARD_MAP, logits=logits)

@@ -10,10 +10,10 @@ class Casting(StrEnum):
     """The points at which the normalized row, computed in f32, is rounded to the input's dtype."""
 
     LLAMA = "llama"
-    """Rounded before and after the multiplication by the weight."""
+    """The result is rounded before and after the multiplication by the weight."""
 
     GEMMA = "gemma"
-    """Rounded only after the multiplication by the weight."""
+    """The result is rounded only after the multiplication by the weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

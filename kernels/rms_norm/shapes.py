@@ -11,7 +11,7 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape(32, 64)
-"""Few enough rows for an interpreter."""
+"""A shape with so few rows that a kernel can run in an interpreter."""
 LLAMA_8B = Shape(16384, 4096)
 LLAMA_7B_MLP = Shape(16384, 11008)
 """A row whose length is not a power of two: a third of the block that holds it is empty."""

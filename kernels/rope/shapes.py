@@ -13,7 +13,7 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape(16, 4, 2, 16)
-"""Few enough elements for an interpreter."""
+"""A shape with so few elements that a kernel can run in an interpreter."""
 LLAMA_8B = Shape(16384, 32, 8, 128)
 LLAMA_8B_ALL_HEADS = Shape(16384, 32, 32, 128)
 WIDE = Shape(16384, 86, 86, 128)

@@ -1,1 +1,1 @@
-"""The fused linear cross entropy of phlippe/liger_kernels, kept in its own order of operations. See README.md."""
+"""The fused linear cross entropy of phlippe/liger_kernels, with the original order of operations. See README.md."""

@@ -11,6 +11,6 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape(32, 64)
-"""Few enough elements for an interpreter."""
+"""A shape with so few elements that a kernel can run in an interpreter."""
 LLAMA_8B = Shape(16384, 4096)
 LLAMA_7B_MLP = Shape(16384, 11008)

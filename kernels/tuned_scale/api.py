@@ -12,8 +12,8 @@ def double_rows(rows: jax.Array, *, mode: str = "aliased") -> tuple[jax.Array, j
     """Returns the sum of each row, f32[rows], and `2 * rows`: the array that has the new contents of `rows` in this mode
     (see `kernels.modes.Mode`).
 
-    rows: f32[rows, columns]. If the write is not declared, each trial doubles the result of the trial before. For tests of
-    ligerdiag.
+    rows: f32[rows, columns]. If the write is not declared, each configuration that the launcher tries doubles the result of
+    the previous one.
     """
     if rows.ndim != 2:
         raise ValueError(f"Expected rows (rows, columns) but got {rows.shape=}")

@@ -1,5 +1,5 @@
-"""Computes, for a program as written and for the schedule that XLA made of it, on which hidden writes each value
-depends, and compares the two; one analysis per file.
+"""Computes on which hidden writes each value depends, in the program as written and in the schedule that XLA made of it, and
+compares the two. Each file has one analysis.
 
 The package `verdict` turns the differences into verdicts; the other modules evaluate both programs for it, or describe
 the result.

@@ -42,7 +42,7 @@ type Argument = tuple[int, ShapeIndex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop around a kernel call, because of which the call may not run."""
+    """A conditional or loop around a kernel call, because of which the call runs only sometimes."""
 
     instruction: HloInstruction
     branches: frozenset[int]
@@ -50,7 +50,9 @@ class Condition:
 
 
 def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
-    """Yields the conditions around a call, outermost first. frames: the call path to the call, which is its last frame."""
+    """Yields the conditions around a call, outermost first. frames: the calls that lead to the kernel call, and the kernel
+    call itself as the last frame.
+    """
     for outer, inner in pairwise(frames):
         one, home = outer.instruction, inner.computation.id
         if one.opcode == "while" and one.called_computations[0] == home:
@@ -63,8 +65,8 @@ def find_conditions(module: HloModule, frames: Frames) -> Iterator[Condition]:
 def find_conditional_writes(
     writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], optimized: HloModule
 ) -> frozenset[int]:
-    """Returns the indices of the hidden writes whose kernel call XLA has moved under a condition: the schedule makes the
-    call only in one branch of a conditional, and the program makes it in any case.
+    """Returns the indices of the hidden writes whose kernel call XLA has moved under a condition. The program always makes
+    such a call; the schedule makes it only in one branch of a conditional.
     """
     inputs: dict[int, _Inputs] = {}
     found: set[int] = set()

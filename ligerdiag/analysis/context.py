@@ -1,5 +1,5 @@
-"""Builds the input of every rule, a `Context`: the program and the schedule, on which hidden writes each value of
-either depends, the verdicts, and the evidence.
+"""Builds the input of every rule, a `Context`. It has the program and the schedule, the hidden writes on which each of their
+values depends, the verdicts, and the evidence.
 
 `compute_context_without_program` builds a `Context` from the optimized module alone.
 """
@@ -66,8 +66,8 @@ from ligerdiag.model.findings import SourceLine
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context(EvaluatedPair):
-    """The input of every rule: the program and the schedule with the dependence sets of both (on which hidden writes
-    each value depends), the verdicts, and the evidence.
+    """The input of every rule: the program, the schedule, the verdicts and the evidence. Both program and schedule come with
+    dependence sets, which say on which hidden writes each value depends.
     """
 
     verdicts: Verdicts
@@ -84,8 +84,8 @@ class Context(EvaluatedPair):
     runs. Filled only if there is no program as written, which would say which version each of them should read.
     """
     refuted: frozenset[int] = frozenset()
-    """Ids of instructions in the optimized module that cannot compute the operation whose tag they carry, because they
-    are computed from other values (see `tag_trust`).
+    """Ids of instructions in the optimized module that cannot compute the operation whose tag they have, because they are
+    computed from other values (see `tag_trust`).
     """
     sites: Mapping[int, SourceLine] = field(default_factory=dict[int, SourceLine])
     """Maps the tag of a kernel's custom call (the number that ligerdiag gives each operation before the compile) to the
@@ -110,16 +110,16 @@ class Context(EvaluatedPair):
     """
 
     def find_call_line(self, write: HiddenWrite) -> SourceLine | None:
-        """Returns the line of the user's code that makes the call of a hidden write, according to the trace; if the trace
-        has none, according to the HLO.
+        """Returns the line of the user's code that makes the call of a hidden write. The trace has the line, or else the
+        HLO.
         """
         site = self.sites.get(write.tag_path[-1]) if write.tag_path else None
         return site or find_user_line(write.module, write.call)
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """Returns the graph that shows which of the schedule's values is computed from which, hidden writes included (see
-        `value_flow`); computed on first use.
+        """Returns a graph that shows from which values each value of the schedule is computed, also through hidden writes
+        (see `value_flow`). Computed on first use.
         """
         return follow_writes(self)
 
@@ -153,16 +153,16 @@ def compute_context(
 ) -> Context:
     """Runs every analysis on one compilation, and returns the context for its rules.
 
-    program: the module as written. effects_of: returns the effects of a custom call's kernel. output_names: name of
-    each leaf of the program's result. traced_calls: the kernel calls of the traced jaxpr. retagged: both modules with
-    tags (the numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not
-    tag them. canonicalized: whether MLIR's canonicalizer has changed `program`. has_snapshots: whether snapshots in
-    `program` show which version a derivative means (see `Evaluator`). tag_trust: how far to trust the tags of an optimized
-    module that ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks,
-    command_order: the steps that XLA's runtime executes, and the order that it keeps within a command buffer (see
-    `races`). is_assigned: whether `buffers` is XLA's own assignment. crossed_operands: operand numbers, or ANY_OPERAND
-    for all. JAX changed the author's order of operations around a write to an operand with such a number, but it is not
-    known in which kernel call; so whatever depends on such a write, in any call, stays undecided.
+    program: the module as written. effects_of: returns the effects of a custom call's kernel. output_names: name of each
+    leaf of the program's result. traced_calls: the kernel calls of the traced jaxpr. retagged: both modules with tags (the
+    numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not tag them.
+    canonicalized: whether MLIR's canonicalizer has changed `program`. has_snapshots: whether snapshots in `program` show
+    which version a derivative means (see `Evaluator`). tag_trust: how far to trust the tags of an optimized module that
+    ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks, command_order: the steps that XLA's
+    runtime executes, and the order that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is
+    XLA's own assignment. crossed_operands: operand numbers, or ANY_OPERAND for all. JAX changed the author's order of
+    operations around a write to an operand with such a number, but it is unknown in which kernel call. So everything that
+    depends on such a write, in any call, stays undecided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))
@@ -294,8 +294,8 @@ def compute_context_without_program(
     command_order: CommandOrder = CommandOrder.SCHEDULE,
     is_assigned: bool = True,
 ) -> Context:
-    """Returns the context of an optimized module for which there is no program as written; the context's `program` is
-    then the optimized module too, because that has the source lines.
+    """Returns the context of an optimized module for which there is no program as written. The context's `program` is the
+    optimized module as well, because it has the source lines.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))

@@ -39,9 +39,9 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read one leaf of an operand, in the order of their computation: the reader itself,
-    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of
-    that operand.
+    """Returns the operations that read one leaf of an operand, in the order of their computation. This is the reader itself
+    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of that
+    operand.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -83,7 +83,7 @@ def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
     """Returns the opcodes by which the instruction moves or casts its only operand; () if the instruction computes
-    something. A fusion of several such operations has the opcodes of all of them, in their order.
+    something. For a fusion of several such operations, returns the opcodes of all, in their order.
     """
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
@@ -132,8 +132,8 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """One scheduled instruction that reads the overwritten value, or the value from which the overwritten value was
-    moved, through one operand.
+    """A scheduled instruction and the operand through which it reads the overwritten value. It may also read the value from
+    which the overwritten value was moved.
     """
 
     scheduled: Scheduled
@@ -221,8 +221,8 @@ class ValueReaders:
     def find_recomputing(
         self, write: HiddenWrite, overwritten: Overwritten, known: set[int]
     ) -> Iterator[tuple[Scheduled, Occurrence]]:
-        """Yields (scheduled instruction, operation in it) for each operation that recomputes the overwritten value: in
-        the program the operation reads the value, but the schedule runs it without reading the value.
+        """Yields (scheduled instruction, operation in it) for each operation that recomputes the overwritten value. Such an
+        operation reads the value in the program, but runs in the schedule without reading the value.
 
         known: ids of the readers that `find_reads` has found.
         """

@@ -1,4 +1,4 @@
-"""Finds the outputs of the program that depend on a given buffer of a kernel call.
+"""Finds the outputs of the program that depend on a buffer of a given kernel call.
 
 A kernel's result depends on an operand only if the kernel reads that operand before it overwrites it.
 """
@@ -22,8 +22,8 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Returns everything that depends on these leaves of a call's result, or on the contents that the call leaves in
-    these operands: the numbers of the program's outputs, and whether a custom call with side effects depends on them.
+    """Finds everything that depends on these leaves of a call's result, or on the contents that the call leaves in these
+    operands. Returns the numbers of the program's outputs, and whether a custom call with side effects depends on them.
 
     module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
     the call writes.
@@ -41,7 +41,7 @@ def find_dependents(
 
 
 def name_reached(context: Context, reach: Reach) -> tuple[str, ...]:
-    """Returns the names of the outputs whose numbers `reach` contains, in the order of the program's outputs."""
+    """Returns the names of the outputs whose numbers are in `reach`, in the order of the program's outputs."""
     return tuple(name for number, name in enumerate(context.verdicts.outputs) if number in reach.outputs)
 
 

@@ -1,9 +1,9 @@
 """Holds the program and the schedule of one compilation, each with its dependence sets (on which hidden writes each
 value depends), and evaluates either one again with marks.
 
-A mark is an additional bit in dependence sets: put on one operation or instruction, it spreads to all values computed
-from that one. Operations are identified by *tag path*: the tag of the operation (the number that ligerdiag gave it
-before the compile), after the tags of the calls that lead to it.
+A mark is an additional bit in dependence sets. It is put on one operation or instruction, and spreads to all values that are
+computed from it. Operations are identified by *tag path*: the tag of the operation (the number that ligerdiag gave it before
+the compile), after the tags of the calls that lead to it.
 """
 
 from collections import defaultdict
@@ -73,22 +73,22 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Maps the id of each instruction in the optimized module to its LogicalTime, its position in XLA's flattened
-        schedule.
+        """Returns a mapping from the id of each instruction in the optimized module to its LogicalTime, its position in
+        XLA's flattened schedule.
         """
         return compute_logical_times(self.optimized)
 
     @property
     def has_program(self) -> bool:
-        """Returns whether the program as written, which says what the author means, was evaluated. False if there is no such
-        program, and also if there are no hidden writes, so that nothing had to be evaluated.
+        """Returns whether the program as written, which defines the intended values, was evaluated. False if there is no
+        such program, and also if there are no hidden writes, so that nothing had to be evaluated.
         """
         return bool(self.intended.outputs)
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Indices of the hidden writes for which it is unknown which memory they overwrite, which readers should see
-        them, or whether they happen; a value that depends on one is unknown.
+        """Returns the indices of undecided hidden writes: it is unknown which memory they overwrite, which readers should
+        see them, or whether they happen. Every value that depends on one of them is unknown.
         """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
@@ -100,14 +100,14 @@ class EvaluatedPair:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the program or the schedule of one compilation as often as needed, with or without marks (extra bits in
-    dependence sets that show which values depend on chosen operations).
+    """Evaluates the program or the schedule of one compilation as often as needed. An evaluation may have marks: extra bits
+    in dependence sets, which show which values depend on chosen operations.
     """
 
     program: HloModule
     optimized: HloModule
     fusions: FusionSummaries
-    """For each fusion of the optimized module, a summary that says how labels reach its results from its operands."""
+    """For each fusion of the optimized module, a summary that says which labels of its operands its results get."""
     writes: tuple[HiddenWrite, ...]
     """The hidden writes. Two writes have the same index if XLA merges their calls and both calls see the same versions
     (`Matching.identical`).
@@ -142,35 +142,34 @@ class Evaluator:
 
     @property
     def is_tagged(self) -> bool:
-        """Whether the program is as written, and the compile worker tagged its operations."""
+        """Returns whether the program is as written, with tags that the compile worker gave its operations."""
         return self.retagged is None and not self.canonicalized
 
     @cached_property
     def unordered(self) -> UnorderedReads:
-        """Reads of the schedule that nothing forces to come before or after a hidden write; computed once for all
-        evaluations.
+        """Returns the reads in the schedule that nothing forces to come before or after a hidden write; computed once for
+        all evaluations.
         """
         return find_unordered_reads(
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag
-        path, or a clone of it.
+        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag path (the
+        operation's number, after those of the calls around it), or a clone of it.
         """
         if self.retagged is None:
             return is_named_after(path, instruction)
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved other factors or terms into this instruction, which belongs to a chain of
-        multiplications or additions, and has kept its name.
+        """Returns whether XLA has moved other factors or terms into this instruction and has kept its name. The instruction
+        then belongs to a chain of multiplications or additions.
 
-        True if the instruction's footprint (the parameters and kernels from which a value is computed) contains a
-        parameter or a kernel that the footprint of the program's operation with this tag path lacks. A slice that XLA
-        takes of a value, such as a product that it has joined with others, contributes nothing to a footprint: the
-        whole value may depend on something on which the slice does not depend. Always False if tags were computed from
-        metadata.
+        A footprint is the set of parameters and kernels from which a value is computed. Returns True if the instruction's
+        footprint contains something that the footprint of the program's operation with this tag path lacks. A slice of a
+        value, such as of a product that XLA has joined with others, adds nothing to a footprint, because the whole value may
+        depend on more than the slice. Always False if tags were computed from metadata.
         """
         if instruction.opcode not in _CHAINED or self.retagged is not None:
             return False
@@ -206,8 +205,8 @@ class Evaluator:
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Evaluates both programs with the given marks, which show in the dependence sets of the outputs which of these
-        operations and instructions each output depends on.
+        """Evaluates both programs with marks (extra bits in dependence sets) on some operations and instructions. The marks
+        in an output's set show on which of these the output depends.
 
         operations: maps the tag path of a program operation to its marks. instructions: maps the id of an optimized
         instruction to its marks.
@@ -229,7 +228,7 @@ class Evaluator:
         )
 
     def find_dependents(self, paths: Iterable[TagPath]) -> tuple[frozenset[TagPath], ...]:
-        """Returns, for each output, those of these operations on which it depends in the program. paths: tag paths of
+        """Returns, for each output, the given operations on which the output depends in the program. paths: tag paths of
         operations, or names of leaves (`name_leaf`).
         """
         marks = {path: self.space.mark(("operation", path)) for path in paths}
@@ -237,9 +236,8 @@ class Evaluator:
         return tuple([frozenset(path for path, mark in marks.items() if labels & mark) for labels in outputs])
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns, for each output, whether it depends on one of these operations along a path without a decision. A
-        decision, such as a comparison, mostly gives the same result for slightly different operands (see
-        `labels.decides`).
+        """Returns, for each output, whether it depends on one of these operations on a path without a decision. A decision,
+        such as a comparison, mostly gives the same result for slightly different operands (see `labels.decides`).
         """
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
@@ -255,12 +253,11 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds, for each output, the hidden writes whose rows the output does not use, neither in the program nor in
-        the schedule.
+        """Finds, for each output, the hidden writes whose rows it uses neither in the program nor in the schedule.
 
-        Returns, as bits (see `LabelSpace.bits_of`), all writes that cover only some rows of their operand, and for each
-        output the writes among them whose rows it does not use. Rows are not tracked, and no write is returned, if tags
-        were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
+        Returns two things as bits (see `LabelSpace.bits_of`): all writes that cover only some rows of their operand, and for
+        each output those among these writes whose rows it does not use. Rows are not tracked, and no write is returned, if
+        tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
         if not self.is_tagged or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -292,8 +289,8 @@ class Evaluator:
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
-        """Returns each workaround in the program as written that adds a term to an overwritten value and subtracts it
-        again, once for each subtraction, with the names of the outputs that depend on it.
+        """Finds workarounds in the program as written that add a term to an overwritten value and subtract it again. Returns
+        one record for each subtraction, with the names of the outputs that depend on it.
 
         names: names of all outputs, in their order.
         """
@@ -336,13 +333,13 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Maps the id of each optimized call to the ORIG labels that its operands cannot have, one set for each operand.
-    ORIG says that a value depends on the contents from before a write (see `comparison`).
+    """Returns a mapping from the id of each call in the optimized module to the ORIG labels that its operands cannot have,
+    one set for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
-    contents of a write, it does not depend on the old contents in the schedule either. If it seems to, XLA has joined
-    one of the operand's operations with another operation that carries the old contents (two products with a common
-    factor, the halo of two shards).
+    contents of a write, it does not depend on the old contents in the schedule either. If it seems to depend on them, XLA
+    has joined one of the operand's operations with an operation that has the old contents, for example two products with a
+    common factor.
     """
     found: dict[int, tuple[Labels, ...]] = {}
     for call, writes in matching.by_call.items():
@@ -394,7 +391,7 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own.
+    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own tag.
 
     XLA names an instruction that comes from the program after its op_name. So the tag is in the names of the operation
     and of its clones, and not in the name of an instruction that a pass has made.

@@ -1,5 +1,5 @@
-"""Computes footprints: the footprint of a value is the set of parameters, and of kernels' results, from which the value
-is computed as XLA sees it.
+"""Computes footprints: the footprint of a value is the set of parameters and kernel results from which the value is
+computed, as far as XLA knows.
 
 XLA preserves the dependences that it can see: anything that it makes of an operation is computed from the same
 parameters, or from fewer. A name in a module may be wrong, but the operands are the program itself, so a footprint
@@ -38,8 +38,8 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Maps the target and payload of each kernel that the program calls to a number. Custom calls that only the
-    optimized module has are left out: they are XLA's implementation of some other operation.
+    """Returns a number for each kernel that the program calls: a mapping from (target, payload) to the number. Custom calls
+    that only the optimized module has are left out, because they are XLA's implementation of another operation.
     """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
@@ -50,8 +50,8 @@ def number_kernels(program: HloModule) -> Kernels:
 def compute_footprints(
     module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
 ) -> Mapping[int, Footprint]:
-    """Maps the id of each instruction that is reachable from the entry to its footprint: the parameters and kernels
-    from which its result, all leaves together, is computed.
+    """Returns the footprint of each instruction that runs, by the instruction's id. A footprint is the set of parameters and
+    kernels from which the instruction's result, all leaves together, is computed.
 
     kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, whose
     footprint is taken to be empty.

@@ -1,5 +1,5 @@
-"""Finds writes to Refs that JAX lost between the trace and XLA: an output needs what a kernel writes to a Ref, and
-XLA's program does not give it to the output.
+"""Finds writes to Refs that JAX lost between the trace and XLA: an output needs the contents that a kernel writes to a Ref,
+and does not get them in XLA's program.
 
 Two programs are compared: the program as written, in which a Ref is a value and a kernel call returns the Ref's new
 value (see `compile.lowering.refs`), and the program that JAX gives to XLA. Both are evaluated in program order, with
@@ -9,10 +9,10 @@ contents from before W. Each output of a kernel call that is declared to alias a
 - Two calls, one in each program, are the same if they come from one call in the user's code, whichever function JAX has
   put it into. So a value that is saved in one program and recomputed in the other has the same set in both. Iterations
   are distinguished only if both programs have the same operations for the call.
-- Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand.
-  An operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is
-  *clobbered* if an operand has FRESH and should not. If a call overwrites all of an operand and reads none of it, what
-  the operand holds before the call does not matter: the operand is not compared, nor are the iterations of its write.
+- Two operations are the same if they have the same tag, opcode and source line; they are compared operand by operand. An
+  operation is *stale* about a call if an operand lacks FRESH, or has ORIG beside FRESH and should not; it is *clobbered* if
+  an operand has FRESH and should not. If a call overwrites all of an operand and reads none of it, the contents of the
+  operand before the call do not matter. Then neither the operand nor the iterations of its write are compared.
 - An output is wrong if it depends on a wrong operation, also through a hidden write, or if the output's own sets differ
   in the way that makes an operation wrong.
 - A difference alone is no evidence of a lost write. For the derivative of a conditional JAX saves values of several
@@ -66,7 +66,7 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call or a store whose write to a Ref does not reach some outputs that need it."""
+    """A kernel call or a store with a write to a Ref that some outputs need and do not get."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""
@@ -91,8 +91,8 @@ class LostRef:
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops this call where it reruns the function around the call, and has moved no read of
-        its Ref.
+        """Returns whether JAX drops this call in a rerun of the function around the call, without having moved a read of the
+        call's Ref.
 
         moves: the Ref accesses that JAX moved or dropped, according to the trace.
         """

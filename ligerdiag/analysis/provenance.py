@@ -5,10 +5,10 @@ the operation again in the optimized module.
 XLA's own metadata then replaces the tags. This module also corrects the tags of branches and loop bodies that XLA has
 deduplicated.
 
-XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with
-a slash, and appends the call's stack frames; an instruction without an op_name or stack frames gets the call's. An
-*instance* is one operation reached by one path of calls: it has a tag path (its own tag, after the tags of the calls),
-and the op_name and chain of source locations that its clones in the optimized module carry.
+XLA's call inliner (xla/service/call_inliner.cc) joins the op_name of the call and that of the inlined instruction with a
+slash, and appends the call's stack frames. An instruction without an op_name or stack frames gets the call's. An *instance*
+is one operation reached by one path of calls. It has a tag path: its own tag, after the tags of the calls. It also has the
+op_name and the chain of source locations that its clones in the optimized module have.
 
 The unoptimized module's operations are numbered in program order. An instruction of the optimized module is taken to be
 an instance with the same op_name, chain of source locations and opcode. If several instances match, these criteria are
@@ -53,7 +53,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation of the program, reached by one path of calls. The fields are set once and never changed."""
+    """One operation of the program on one path of calls: an operation in a function that is called twice has two
+    instances.
+    """
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
@@ -63,12 +65,12 @@ class Instance:
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with tag paths as the program has them: only the tags of `call`s, then the
-    operation's own tag, without the tags of conditionals and loops around the operation.
+    """Returns the optimized module with the same tag paths as the program: the tags of the `call`s that lead to an
+    operation, then the operation's own tag. Removes the tags of conditionals and loops around it.
 
-    XLA makes a `call` of the chosen branch, of a branch whose conditional becomes a select, or of the body of a loop
-    that runs once, and inlines it. The op_name of the conditional or loop, with its tag, then precedes the op_names
-    inside; this function removes such tags again.
+    XLA turns three kinds of code into a `call` and inlines it: the branch that is known to be taken, a branch whose
+    conditional becomes a select, and the body of a loop that runs once. The op_name of the conditional or loop, with its
+    tag, then precedes the op_names inside; this function removes such tags again.
     """
     entered = {
         path[-1]
@@ -181,7 +183,9 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Authorship(Enum):
-    """Whether an instruction of the optimized module is an operation of the author, judged by the instruction's name."""
+    """Whether an instruction of the optimized module is an operation that the author wrote, judged by the instruction's
+    name.
+    """
 
     AUTHORED = "own"
     """The instruction is the author's operation, or a clone of it."""
@@ -193,8 +197,8 @@ class Authorship(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagged:
-    """The program and the optimized module with the tags that `compute_tags` gave them; for an instruction that may
-    compute one of several operations, also the list of these.
+    """The program and the optimized module with the tags that `compute_tags` gave them. For an instruction that may compute
+    one of several operations, `ambiguous` lists these operations.
     """
 
     program: HloModule
@@ -368,18 +372,18 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_computations(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module in which each instruction of a deduplicated branch or loop body has the tag that
-    belongs to its own branch or loop of the program.
+    """Corrects the tags of branches and loop bodies that XLA has deduplicated: returns the optimized module in which each of
+    their instructions has the tag from its own branch or loop of the program.
 
     XLA makes two computations one if they compute the same from their arguments
     (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first one. But
     they get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in one branch and
     `kernel(b, a)` in the other, or two equal loops that run on two values.
 
-    An instruction in branch k of the schedule with the tag of an operation in another branch or loop of the program gets
-    the tag of the operation at the same position in branch k, if both have the same opcodes in the same order; likewise
-    in the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional
-    with two branches on an index has the branch of `false` first.
+    If an instruction in branch k of the schedule has the tag of an operation in another branch, it gets the tag of the
+    operation at the same position in branch k. Both branches must have the same opcodes in the same order. The same holds
+    for the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional with
+    two branches on an index has the branch of `false` first.
     """
     callers = {
         path[-1]: one for one in program.instructions if one.opcode in _SHARING and (path := program.find_tag_path(one))

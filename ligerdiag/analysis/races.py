@@ -1,10 +1,10 @@
 """Finds races: reads of bytes that a kernel overwrites while nothing, not even the schedule, orders the read and the
 write.
 
-Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA
-does not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap.
-In a race, either the operation is in flight while the kernel runs, and touches bytes that the kernel overwrites; or the
-kernel itself is in flight, in an asynchronous computation, while another instruction reads bytes that it overwrites. A
+Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA does
+not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap. There are
+two forms of a race. The operation may be in flight while the kernel runs, and access bytes that the kernel overwrites. Or
+the kernel itself is in flight, in an asynchronous computation, while another instruction reads bytes that it overwrites. A
 call, loop or branch around the kernel counts as the kernel, at every level of the nesting.
 
 - A start without a done in its computation is in flight until the computation ends.
@@ -19,9 +19,9 @@ the computation from which the sequence was emitted: both lists in order, of equ
 sequence does not match, a coverage note says so, and no race is reported. XLA before 2025 kept command buffers in the
 module, as a `call` of a computation named `command_buffer`.
 
-Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of
-the schedule, and so do two commands with a control edge between them (ExecutionGraph in
-xla/runtime/execution_graph.cc). A hidden write is declared as a read, so it conflicts with no reader.
+Two commands whose declared uses of buffers conflict (one writes bytes that the other reads or writes) keep the order of the
+schedule. So do two commands with a control edge between them (ExecutionGraph in xla/runtime/execution_graph.cc). A hidden
+write is declared as a read, so it conflicts with no reader.
 """
 
 from collections.abc import Iterator, Mapping
@@ -158,7 +158,7 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Returns the commands of a command buffer (`buffer`) that XLA orders neither before nor after this command.
+    """Returns the commands of the command buffer `buffer` that XLA orders neither before nor after the given command.
     buffers, positions: XLA's buffer assignment, and the place of each value in it.
     """
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
@@ -232,8 +232,8 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`: this instruction
-    may find old or new contents in any part of the overwritten bytes.
+    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`. `reader` runs at the
+    same time as the kernel, so it may find old or new contents in any part of the overwritten bytes.
     """
 
     write: int
@@ -303,8 +303,8 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Returns every race between one of these writes and a reader. command_buffers: only those that keep no more than
-    the order that XLA declares, not the order of the schedule.
+    """Returns every race between one of these writes and a reader. command_buffers: the command buffers that keep only the
+    order that XLA declares, and not the order of the schedule.
     """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
@@ -368,8 +368,8 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its
-    result gets for its races: one map for starts of asynchronous operations, one for all other readers.
+    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its result
+    gets for its races. The first map is for starts of asynchronous operations, the second for all other readers.
     """
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}

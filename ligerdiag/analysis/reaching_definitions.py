@@ -38,8 +38,8 @@ class Inlined:
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:
-    """Returns the place that an instruction has after inlining. frames: the call path to the instruction, which is its
-    last frame.
+    """Returns the place that an instruction has after inlining. frames: the calls that lead to the instruction, and the
+    instruction itself as the last frame.
     """
     first = len(frames) - 1
     while first and is_inlined_by_xla(module, frames[first - 1].instruction):
@@ -60,8 +60,8 @@ type _Node = tuple[Frames, ShapeIndex]
 
 
 def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definition:
-    """Returns the definition of the operand with this number, of the instruction at the end of the call path; names
-    such as bitcasts, tuples and parameters of calls are looked through.
+    """Returns the definition of operand number `operand` of the instruction at the end of the call path. Looks through other
+    names of a value, such as bitcasts, tuples and parameters of calls.
     """
     flow = Dataflow(module, _NAMES)
     position, outer = (frames[-1].instruction.operands[operand], ()), frames[:-1]
@@ -72,8 +72,9 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Returns the call path to each operation that makes the overwritten value. A loop or a conditional may have
-    several; looks through operations that return an operand's elements unchanged (see the module's docstring).
+    """Returns the call path to each operation that makes the overwritten value. There may be several if the value comes from
+    a loop or a conditional. Looks through operations that return an operand's elements unchanged (see the module's
+    docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)
@@ -110,8 +111,8 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value in memory that the kernel gets as this operand (if a fusion contains the kernel, an operand of
-    the fusion), and whether the kernel gets only a slice of this value.
+    """Returns a pair: the value in memory that the kernel gets as this operand, and whether the kernel gets only a slice of
+    the value. If a fusion contains the kernel, the value is an operand of the fusion.
 
     Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
     the fusion's operands. frames: the call path to the kernel.

@@ -10,10 +10,9 @@ is computed.
   operation's. For a kernel call, the kernel must also be the same, and the footprint of each operand a subset of that
   of the operation's operand.
 - If opcode or size does not match the tagged operation, a pass has copied the metadata. The tag is ignored.
-- An instruction without a trusted tag may still be a carrier, which holds the value of a kernel's operand from before
-  the write: any instruction with the opcode and size of a carrier (a smaller size, too, in a partitioned module) whose
-  footprint is a subset of the carrier's. An output that would be worse in this case is unknown (see
-  `verdict.verdicts`).
+- An instruction without a trusted tag may still be a carrier, which holds the value of a kernel's operand from before the
+  write. It is one if it has the opcode and size of a carrier (in a partitioned module, its size may be smaller) and its
+  footprint is a subset of the carrier's. An output that would be worse in this case is unknown (see `verdict.verdicts`).
 
 Two operations with the same opcode, size and footprint that carry each other's tags cannot be distinguished.
 """
@@ -36,8 +35,9 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """The footprints of both modules (the parameters and kernel results from which each value is computed), and the
-    instructions of the optimized module whose tags the footprints refute.
+    """Says which tags of the optimized module can be trusted. Has the footprints of both modules, and the instructions whose
+    tags cannot be right according to the footprints. A value's footprint is the set of parameters and kernel results from
+    which it is computed.
     """
 
     program: Mapping[int, Footprint]
@@ -50,11 +50,11 @@ class TagTrust:
     is_partitioned: bool
     """Whether the optimized module's values are shards, smaller than the values of the program's operations."""
     refuted: frozenset[int] = field(default=frozenset())
-    """Ids of the optimized module's instructions that cannot compute the operation whose tag they carry."""
+    """Ids of the optimized module's instructions that cannot compute the operation whose tag they have."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations of the program that have the instruction's tag and that the instruction may compute,
-        judged by opcode and size; () if a pass copied the tag to this instruction.
+        """Returns the operations of the program with the instruction's tag, without those that the instruction cannot
+        compute because opcode or size differ. Returns () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
@@ -68,8 +68,8 @@ class TagTrust:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Returns whether the instruction of the optimized module may compute one of these operations: whether it is
-        computed only from parameters and kernel results from which they are computed too.
+        """Returns whether the instruction of the optimized module may compute one of these operations. It may if it is
+        computed only from parameters and kernel results from which the operation is computed, too.
         """
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
@@ -84,8 +84,8 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the optimized module without the tags of instructions that cannot compute the operation with this
-        tag.
+        """Returns a copy of the optimized module. In it, an instruction has no tag if it cannot compute the operation that
+        the tag names.
         """
         if not self.refuted:
             return optimized
@@ -94,9 +94,9 @@ class TagTrust:
     def find_possible_carriers(
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
-        """Maps the ids of instructions that may be carriers, although no trusted tag says so, to the ORIG labels that
-        would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label says
-        that another value depends on that old value (see `comparison`).
+        """Finds the instructions that may be carriers, although no trusted tag says so. Maps the id of each to the ORIG
+        labels that would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label
+        says that another value depends on that old value (see `comparison`).
         """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
@@ -132,9 +132,9 @@ def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
     """Returns whether the program's tags increase in the order of each computation's instructions, and no operation has
     a smaller tag than one of its operands.
 
-    Operations that are computed from no parameter and no kernel, such as constants, are not checked for the order: they
-    come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no ids, so
-    that only operands are checked.
+    The order of operations that are computed from no parameter and no kernel, such as constants, is not checked, because
+    such operations come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no
+    ids, so that only operands are checked.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())

@@ -45,7 +45,7 @@ class UnusedContents:
 
 def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEffects]) -> Iterator[UnusedContents]:
     """Yields each declared write of the program as written whose new contents are unused and whose old contents are read
-    later. A call of a library is left out: JAX writes it, and uses of its aliased output what the caller asked for.
+    later. Calls of libraries are left out, because JAX makes them, and may rightly ignore their aliased outputs.
 
     effects_by_call: maps the id of a custom call to its effects.
     """

@@ -2,8 +2,8 @@
 kernel's own outputs.
 
 A kernel that gets allocated memory, directly or through bitcasts, barriers and tuples, is reported only if it certainly
-reads bytes of it before it writes them. Memory that reaches a kernel through a loop, a branch or an update of a part is
-not followed here; a replay finds such reads (see `replay.runs.launch_reach`).
+reads bytes of this memory before it writes them. Memory that reaches a kernel through a loop, a branch or an update of a
+part is not followed here; a replay finds such reads (see `replay.runs.launch_reach`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,8 +33,8 @@ class UnwrittenMemory:
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields each operand of a kernel call in the program that points to newly allocated memory and that the kernel
-    certainly reads before anything is written there.
+    """Yields each operand of a kernel call in the program that is newly allocated memory and is certainly read before
+    anything is written there.
     """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return
@@ -56,7 +56,8 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
-    """Maps the name of each output that may depend on memory that no operation has written to a line that says why.
+    """Finds the outputs that may depend on memory which no operation has written. Returns a mapping from the output's name
+    to a line with the reason.
 
     A kernel may read its own output before it writes there; whether it does can depend on values that only a replay
     computes.

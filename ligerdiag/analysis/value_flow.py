@@ -33,8 +33,8 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node that represents the contents which this hidden write leaves in its operand. write: index of the
-    hidden write. kernel: id of the step that runs the kernel.
+    """Returns the node for the contents that this hidden write leaves in its operand. write: index of the hidden write.
+    kernel: id of the step that runs the kernel.
     """
     return kernel, (-1 - write,)
 
@@ -83,9 +83,9 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step of the instruction with this id: the instruction itself; the loop, if the
-        instruction is the parameter that holds the loop's state; or the start of the asynchronous computation that
-        contains it.
+        """Returns the id of the step of the instruction with id `number`. This is the instruction itself, the loop if the
+        instruction is the parameter that holds a loop's state, or the start of the asynchronous computation around the
+        instruction.
         """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
@@ -218,7 +218,9 @@ class ValueFlow:
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Maps each node to the outputs that are computed from it, as an integer in which bit n represents output n."""
+        """Returns, for each node, the outputs that are computed from it, as an integer in which bit n is set for output
+        n.
+        """
         if self._reached is not None:
             return self._reached
         reached = self._reached = {}
@@ -251,8 +253,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Finds shortest paths in the graph: maps each node that is computed from one of `starts`, and from which an
-        output is computed, to the node before it on a shortest path from a start. A start is mapped to None.
+        """Finds shortest paths in the graph that begin in one of `starts`. Maps each node on the way to an output to the
+        node before it on a shortest path, and a start to None.
         """
         if self._users is None:
             self._users = {}

@@ -50,7 +50,7 @@ _BITCASTS = frozenset({"bitcast"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matching:
-    """The hidden writes that each kernel call of the optimized module performs, and the writes that none performs."""
+    """The hidden writes that each kernel call of the optimized module performs, and the writes that no call performs."""
 
     by_call: Mapping[int, tuple[HiddenWrite, ...]]
     """Maps the id of a custom call in the optimized module to the hidden writes that it performs, in operand order."""
@@ -178,8 +178,8 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Returns the value of `Matching.identical`: maps the index of each missing write whose call would see the same
-    versions as the call into which XLA merged it to the index of that call's write.
+    """Finds calls that XLA merged although both see the same versions. Returns the value of `Matching.identical`: from the
+    index of a missing write to the index of the write of the call into which XLA merged its call.
 
     A call that follows another one on the same array sees that call's write, so two such calls are not identical.
     """
@@ -194,8 +194,8 @@ def find_identical(
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which each scheduled call that the program lacks performs the hidden writes that were
-    found at this call itself.
+    """Returns the matching in which each scheduled call that the program lacks performs its own hidden writes, which were
+    found in the schedule.
 
     A missing write of the program no longer counts as missing if such a call has the same kernel or payload: the call
     may perform it. The payloads may differ because a kernel that is called on shards of an array has a payload of its
@@ -274,8 +274,8 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns the place in memory of an operand of the call at the end of the call path: (slice numbers, whether the
-    kernel gets only a part of the slice). None if the place is unknown.
+    """Returns the place in memory of an operand of the call at the end of the call path. The place is (slice numbers,
+    whether the kernel gets only a part of the slice). None if it is unknown.
     """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
@@ -317,9 +317,7 @@ class TagCoverage:
 
 
 def compute_tag_coverage(program: HloModule, optimized: HloModule) -> TagCoverage:
-    """Counts the program's tags, and those among them that the optimized module still has. Only an operation's own tag
-    counts, not the tags of the calls that lead to it.
-    """
+    """Counts the program's tags, and how many of them the optimized module still has."""
     written, seen = ({path[-1] for path in module.tags.values()} for module in (program, optimized))
     return TagCoverage(tags=len(written), found=len(written & seen))
 
@@ -368,7 +366,7 @@ class VanishedCall:
     outputs: int
     source: SourceLine | None
     unknown: bool = False
-    """Whether it is unknown if the call overwrites anything."""
+    """True if it is unknown whether the call overwrites anything."""
     is_repeated: bool = False
     """Whether JAX still runs the call in one place, and drops it only where it reruns the function around the call."""
     write: int | None = None
@@ -384,8 +382,8 @@ class VanishedCall:
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to those operands that it may overwrite without
-    an aliased output.
+    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to the operands that it may overwrite and that no
+    output aliases.
 
     effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
     """
@@ -397,8 +395,8 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Returns the lost calls that the author made for their effect: calls that JAX dropped, and calls that XLA dropped
-    although some output depends on their hidden write.
+    """Returns the lost calls that the author made for their effect. JAX dropped such a call, or XLA dropped it although some
+    output depends on its hidden write.
     """
     found = [
         VanishedCall(
@@ -449,8 +447,8 @@ def _list_lost(call: VanishedCall, lost: Mapping[tuple[str, SourceLine], Sequenc
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Maps each tag to the line of the user's code that makes the kernel call; omits a tag that belongs to calls from
-    several lines.
+    """Returns the line of the user's code that makes each kernel call, by the call's tag. Omits a tag that belongs to calls
+    from several lines.
     """
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
@@ -460,7 +458,7 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
 
 
 def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-    """Maps each tag to the groups of operands for which its kernel call gets the same `Ref` (see
+    """Returns, by the tag of a kernel call, the groups of operands for which the call gets the same `Ref` (see
     `TracedKernel.repeated`); omits a tag whose calls have different groups.
     """
     found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}

@@ -3,10 +3,10 @@
 A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases; nothing else that
 the call declares matters. A kernel with unknown effects counts as a hidden write that may or may not happen.
 
-The write to an operand with an aliased output is hidden as well if the schedule keeps operand and output in different
-bytes (see `hlo.fused_aliases`): the kernel overwrites the operand, and not the output, whose readers should see the
-write. A kernel may also store through the output's own pointer. If it writes the whole output in this way and reads
-nothing of it first, there is no hidden write; otherwise the output's value is unknown.
+The write to an operand with an aliased output is hidden as well if the schedule keeps operand and output in different bytes
+(see `hlo.fused_aliases`). Then the kernel overwrites the operand, although the readers of the output should see the write. A
+kernel may also store through the output's own pointer. If it writes the whole output in this way and reads nothing of it
+first, there is no hidden write; otherwise the output's value is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ type EffectsOf = Callable[[HloInstruction], CallEffects]
 
 LOOPS = frozenset({"while"})
 CALLERS = having(Trait.CONTROL_FLOW, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes whose called computations are part of the program's own flow. A reduction is not among them, for example: its
+"""Opcodes whose called computations are part of the program's own flow. For example, `reduce` is not among them: its
 `to_apply` is only applied to elements.
 """
 
@@ -65,7 +65,7 @@ class HiddenWrite:
     operand: int
     """Number of the custom call's operand that the kernel writes."""
     unknown: bool
-    """Whether it is unknown if the kernel writes here, because its code could not be followed."""
+    """True if it is unknown whether the kernel writes here, because its code could not be followed."""
     tag_path: TagPath
     loop_depth: int
     """Number of loops around the call; loops that run once do not count."""
@@ -76,7 +76,7 @@ class HiddenWrite:
     lacks.
     """
     output: ShapeIndex | None = None
-    """The output that is declared to alias the operand, if the schedule keeps the two in different bytes; otherwise
+    """The output that aliases the operand by declaration, if the schedule keeps the two in different bytes; otherwise
     None.
     """
 
@@ -104,12 +104,14 @@ class BrokenAliases:
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns the broken aliases of an optimized call: number of the operand to broken alias."""
+        """Returns the broken aliases of an optimized call, as a mapping from the number of the operand to the broken
+        alias.
+        """
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function that takes the tag path of a call in the program, and the call, and returns a map from the
-        number of each operand of the call whose declared alias is broken to the broken alias.
+        """Returns a function that finds the broken aliases of a call in the program. It takes the call's tag path and the
+        call, and returns a mapping from the number of an operand to its broken alias.
 
         The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. If
         only some of the matching optimized calls break an alias, its `certain` is False.
@@ -164,7 +166,7 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Returns all hidden writes in the order in which a walk from the entry computation meets their calls.
+    """Returns all hidden writes, in the order in which a walk from the entry computation comes to their calls.
 
     find_broken: takes a call's tag path and the call, and returns the call's broken aliases by the number of the operand.
     """
@@ -191,14 +193,14 @@ def count_loops(module: HloModule, frames: Frames) -> int:
 
 
 def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tag path of the instruction at the end of a call path: the tags of the `call` instructions on the
-    path, outermost first, then the instruction's own tag.
+    """Returns the tag path of the instruction at the end of a call path. It has the tags of the `call` instructions on the
+    path, outermost first, and the instruction's own tag at the end.
     """
     return (*call_tags_of(module, frames[:-1]), *module.find_tag_path(frames[-1].instruction))
 
 
 def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tags of the `call` instructions among these frames; XLA has not inlined these calls yet."""
+    """Returns the tags of the `call` instructions among these frames; These calls are those that XLA has not inlined."""
     calls = [frame.instruction for frame in frames if frame.instruction.opcode == "call"]
     return tuple([tag for call in calls for tag in module.find_tag_path(call)])
 
@@ -207,7 +209,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
     """Yields every custom call with its call path, once for each path that leads to it; leaves out parts that never run
     (see `hlo.fixed_values`).
 
-    Raises ArtifactError if the paths are too many to follow: nested calls multiply them.
+    Raises ArtifactError if there are too many paths, as with deeply nested calls.
     """
     steps = 0
     for frames in _walk(module, _compute_holders(module), module.entry, ()):

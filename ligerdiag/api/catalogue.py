@@ -1,10 +1,10 @@
 """Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains (pinned versions
 of JAX and Triton, each set in an environment of its own).
 
-A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the
-interpreter of the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its
-pinned version), `compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and
-`kernel` (the Triton that wrote the kernel's IR reads it, and the hidden write is found).
+A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the interpreter of
+the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned version),
+`compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that
+wrote the kernel's IR reads it, and ligerdiag finds the hidden write).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ class StepState(StrEnum):
 
     WORKS = "works"
     MISSING = "missing"
-    """The environment has not been created yet, which is no fault."""
+    """The environment has not been created yet. This is not a fault."""
     BROKEN = "broken"
 
 
@@ -75,14 +75,13 @@ class ToolchainStatus:
 
     @property
     def state(self) -> StepState:
-        """Returns the state of the first step that does not work; WORKS if all do."""
+        """Returns the state of the first step that does not work; `WORKS` if all steps work."""
         return next((step.state for step in self.steps if step.state is not StepState.WORKS), StepState.WORKS)
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain: first the default one, then the toolchains in the table `toolchains.toml`,
-    then toolchains for single releases of JAX, such as `jax-0.7.2`, whose environments exist. Only looks at the disk,
-    and compiles nothing.
+    """Returns the status of each toolchain. The default toolchain comes first, then those in the table `toolchains.toml`,
+    then toolchains for single releases of JAX, such as `jax-0.7.2`, if their environments exist.
     """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
@@ -238,9 +237,7 @@ class TargetStatus:
 def list_target_statuses(
     targets: Sequence[Target] = (), cache_directory: Path | None = None
 ) -> tuple[TargetStatus, ...]:
-    """Returns the status of each target; of all targets that come with ligerdiag if `targets` is empty. Only looks at
-    the disk, and compiles nothing.
-    """
+    """Returns the status of each of the given targets, or of all targets that come with ligerdiag if `targets` is empty."""
     statuses = list_statuses(Cache(cache_directory))
     works = {status.name for status in statuses if status.state is StepState.WORKS}
     specs = {spec.name: spec for spec in (*known_toolchains(), *known_releases())}

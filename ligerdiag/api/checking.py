@@ -86,7 +86,7 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """Returns the facts about a case's schedule that a baseline records, taken from the case's report."""
+    """Returns the facts about a case's schedule that a baseline records, as the case's report has them."""
     memory = None if report.memory is None else compute_figures(report.memory)
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 
@@ -167,7 +167,7 @@ def _list_analysed(cases: Sequence[CaseReport]) -> frozenset[tuple[str, str]]:
 
 
 def list_recordable(report: CheckReport) -> tuple[CaseReport, ...]:
-    """Returns the cases that could be analysed: a baseline can hold no others."""
+    """Returns the cases that could be analysed. A baseline can record only these."""
     return tuple(case for case in report.cases if case.status is not Status.ERROR)
 
 
@@ -183,14 +183,14 @@ def _list(keys: Sequence[EntryKey]) -> str:
 def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: RunPolicy | None = None) -> CheckReport:
     """Compiles, judges and replays every selected case on every target, and returns the report.
 
-    policy: how the run chooses among the selected cases and when it stops; with a policy, the run is remembered for the
-    next one in this folder. None runs all cases and remembers nothing.
+    policy: how the run chooses among the selected cases and when it stops; with a policy, the results are stored for the
+    next run in this folder. None runs all cases and stores nothing.
 
-    A failure of one case is in that case's report. Raises InputError or CaseError if the whole request fails: for a
-    selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only one (if
-    there are several files, such a file gets a report instead). After Ctrl-C, SIGTERM, the time limit (see `ending`) or
-    a stop at the first unexpected case the report holds the results so far, and says for every case which steps were
-    not done.
+    Does not raise the failure of one case: the case's report has it. Raises InputError or CaseError if the whole request
+    fails: for a selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only
+    file. If there are several files, such a file gets a report instead. After Ctrl-C, SIGTERM, the time limit (see `ending`)
+    or a stop at the first unexpected case the report holds the results so far, and says for every case which steps were not
+    done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -503,8 +503,8 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report that holds nothing but the error that made the whole request fail; it is for programs that read
-    reports.
+    """Returns a report whose only content is the error that made the whole request fail. Programs that read reports can then
+    read the error, too.
     """
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)

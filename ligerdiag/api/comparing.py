@@ -30,12 +30,12 @@ DEFAULT_TARGETS = ("h100",)
 
 
 def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
-    """Bisects every selected case on every target, and returns the results. Along the axis `targets`, which varies the
-    target itself, each case is bisected once.
+    """Bisects every selected case on every target, and returns the results. A bisection compiles a case in several ways and
+    compares the verdicts. Along the axis `targets`, each case is bisected once.
 
-    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
-    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection holds its results so far. Raises
-    RunEnded if such an event comes before the first result.
+    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not apply
+    to the case. After Ctrl-C, SIGTERM or the time limit the last bisection has only the results until then. Raises RunEnded
+    if such an event comes before the first result.
     """
     _refuse_idle_options(options)
     if options.device:
@@ -117,8 +117,8 @@ _SHOWN = 5
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
     """Compares two compiles of each case, or the modules at two paths, and returns the differences.
 
-    A failure of one compile is in the report of that compile. Raises InputError if the request fails: for a case or a
-    path that does not exist, or a path that does not hold exactly one module with custom calls.
+    Does not raise the failure of one compile: the compile's report has it. Raises InputError if the whole request fails: for
+    a case or a path that does not exist, or a path that does not have exactly one module with custom calls.
     """
     started = perf_counter()
     _require_comparable(options)

@@ -60,7 +60,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of the running program, with its arguments and the expectation about its outputs."""
+    """A function of the running program, its arguments, and the expectation about its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -75,7 +75,8 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Pickles a live function into a file below the cache, and returns the file as a source of cases.
+    """Pickles a live function (an object of the caller's process) into a file below the cache. Returns the file as a source
+    of cases.
 
     root: the folder from which a worker's imports start. Raises InputError if the function or an argument cannot be
     pickled.
@@ -182,8 +183,8 @@ class CaseKeywords(TypedDict, total=False):
 
 
 class RunKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and `full`, a field of
-    `CheckOptions.bounds`.
+    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and the keyword `full`, which
+    is a field of `CheckOptions.bounds`.
     """
 
     toolchain: str
@@ -204,15 +205,15 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns a live function with its expectation and other properties. words: the keywords of `ligerdiag.check`;
-    those that are CaseKeywords set the properties, and the others are ignored.
+    """Returns the function of the caller's process as a `LiveFunction`, with its expectation and other properties. words:
+    the keywords of `ligerdiag.check`. Keywords in `CaseKeywords` set the properties, and others are ignored.
     """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns the options of a run. words: the keywords of `ligerdiag.check`; those that are RunKeywords set options,
-    and the others are ignored. others: further fields of CheckOptions.
+    """Returns the options of a run. words: the keywords of `ligerdiag.check`. Keywords in `RunKeywords` set options, and
+    others are ignored. others: further fields of CheckOptions.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
@@ -241,8 +242,9 @@ def check(
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of a function is right, and returns the report.
 
-    Compiles the function in a process of its own, for a GPU that need not be here, judges the schedule, and replays it
-    on numbers on the CPU. Keeps the results in a cache, from which a second call with the same arguments is answered.
+    Compiles the function in a process of its own, for a GPU that this machine need not have. Then judges the schedule, and
+    replays it on the CPU, on numbers. Keeps the results in a cache, from which a second call with the same arguments is
+    answered.
 
     fn: any function of arrays, also one made by `jax.jit`, whose donated arguments, static arguments and `keep_unused`
         count; this process does not call it. A function that a worker can import is sent by name, any other (of
@@ -328,9 +330,10 @@ def _make_inspect_options(options: CheckOptions) -> InspectOptions:
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one live function, with a case for each target. The selectors of `options` are ignored.
+    """Checks a function of the caller's process and returns the report, with a case for each target. The selectors of
+    `options` are ignored.
 
-    root: the folder that imports of the worker start from.
+    root: the folder from which the worker's imports start.
 
     Raises what `check` raises, and KeyboardInterrupt after Ctrl-C, once all workers are gone.
     """

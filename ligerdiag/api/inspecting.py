@@ -41,7 +41,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSelection:
-    """The modules of dumps and the artifacts that a run is to inspect."""
+    """The modules and artifacts below the given paths that a run is to inspect."""
 
     modules: tuple[ModuleFiles, ...]
     artifacts: tuple[Path, ...]
@@ -52,8 +52,8 @@ class DumpSelection:
 def select_modules(
     paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
 ) -> DumpSelection:
-    """Returns the modules and artifacts below the paths. With a `pattern`, returns only modules whose id, or a part of
-    it, matches that glob.
+    """Returns the modules and artifacts below the paths. If `pattern` is given, returns only modules whose id, or a part of
+    it, matches this glob.
 
     count: function that returns the number of modules in a text file, which may hold several. Raises InputError for a
     path that does not exist or holds no module, and for a pattern that matches nothing.
@@ -152,8 +152,8 @@ class Inspector(Protocol):
         ...
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact again, with opaque functions instead of its custom calls. Call it only if the
-        last outcome has `opaque_seconds` above 0.
+        """Replays the module or artifact again, with opaque functions (stand-ins that read and write the same buffers)
+        instead of its custom calls. Call it only if the last outcome has `opaque_seconds` above 0.
         """
         ...
 
@@ -191,7 +191,7 @@ class InspectedModules:
             self._add(inspector.inspect_module(files), files, inspector)
 
     def mark_undone(self, ending: Ending) -> None:
-        """Adds a record for each artifact and module that had not been inspected completely when the run was ended."""
+        """Adds a record for each artifact and module that was not inspected completely because an event ended the run."""
         names = [str(directory) for directory in self.selection.artifacts]
         targets = dict.fromkeys(names, UNKNOWN_TARGET)
         for files in self.selection.modules:
@@ -209,7 +209,7 @@ class InspectedModules:
         self.replays += [None] * (len(self.judged) - len(self.replays))
 
     def list_notes(self) -> tuple[str, ...]:
-        """Returns notes on modules that no report contains, and on how many modules have nothing to check."""
+        """Returns notes about the modules that are in no report, and about the number of modules with nothing to check."""
         if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
             nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
         else:
@@ -266,8 +266,8 @@ def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> C
     """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report. A file
     with StableHLO is compiled first, for each target of the options.
 
-    A failure of one module is in the report of that module. Raises InputError if a path holds no module, or if no
-    module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not
+    Does not raise the failure of one module: the module's report has it. Raises InputError if a path holds no module, or if
+    no module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not
     checked.
     """
     files = tuple(path for path in options.paths if is_stablehlo(path))

@@ -43,10 +43,10 @@ def describe_issue(
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
-    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files
-    that go with the body. program: the program to show, by default the file that defines the case. rule: id or name of
-    the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of the
-    run has anything to report, or several have.
+    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files that
+    are attached to the report. program: the program to show, by default the file that defines the case. rule: id or name of
+    the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of the run has
+    anything to report, or several have.
     """
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
@@ -200,8 +200,7 @@ def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions
     """Returns the options of a run of `check` on the reduced program, for a bug report. options: the options of the
     reduction.
 
-    The file with the reduced program does not contain the effects that the case declares, so the returned options
-    contain them.
+    The returned options contain the effects that the case declares, because the file with the reduced program does not.
     """
     own = parse_declarations(reduced.effects, place=f"`effects` of case `{reduced.case_id}` for `{{}}`")
     return CheckOptions(

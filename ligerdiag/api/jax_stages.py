@@ -1,5 +1,6 @@
-"""Checks a stage of JAX that is passed to `ligerdiag.check`. A `jax.stages.Lowered` is compiled like a case. The module
-of a `jax.stages.Compiled` is inspected like a dump, because the program that it was compiled from is gone.
+"""Checks a program that JAX has lowered or compiled already, if it is passed to `ligerdiag.check`. A `jax.stages.Lowered` is
+compiled like a case. The module of a `jax.stages.Compiled` is inspected like a dump, because the program that it was
+compiled from is gone.
 """
 
 import sys
@@ -63,8 +64,8 @@ def _list_platforms(lowered: Any) -> tuple[str, ...]:
 def check_compiled(compiled: Any, words: Mapping[str, Any], options: InspectOptions) -> CaseReport:
     """Returns the report on the module of a `jax.stages.Compiled`, for the GPU that it was compiled for.
 
-    words: the keywords of `ligerdiag.check`. options: those of `inspect`; its paths are ignored. Raises InputError if the
-    program was not compiled for a GPU, and for keywords that need the function.
+    words: the keywords of `ligerdiag.check`. options: options of `inspect`, whose paths are ignored. Raises InputError if
+    the program was not compiled for a GPU, and for keywords that need the function.
     """
     given = [word for word in _UNUSED if words.get(word)]
     if given:

@@ -81,7 +81,7 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with the expected verdicts that apply if this toolchain compiles it."""
+    """Returns the case with the expected verdicts that apply if the given toolchain compiles the case."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
@@ -109,7 +109,7 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns the record of a file whose cases cannot be read: it holds the error and no verdicts.
+    """Returns the record of a file whose cases cannot be read. It has the error and no verdicts.
 
     source: the source that should define the cases; by default, the record names the error's own file.
     """
@@ -200,24 +200,24 @@ class Run:
     """The first case that was not as expected, if the user asked to stop there."""
 
     def list_tasks(self) -> list[ReplayTask]:
-        """Returns the cases to replay, and to run on a device: all judged cases, or only the one at which the run was
-        stopped.
+        """Returns a task for each judged case, by which the case is replayed and run on a device. If the run was stopped at
+        a case, returns only that case's task.
         """
         if self.stopped_by is None:
             return self.tasks
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
 
     def add_replay(self, task: ReplayTask, replay: Replay) -> RunKey:
-        """Adds the replay of a task to the results, and returns the key of the task's result. The replay's numbers count as
-        undecided for outputs whose intended value is unknown.
+        """Adds the replay of a task to the results, and returns the key of the task's result. For outputs whose intended
+        value is unknown, the replay's numbers count as undecided.
         """
         key = (task.case.source, task.case.id, task.target)
         self.replays[key] = replace(replay, outputs=mark_undecided(replay.outputs, self._list_ambiguous(task)))
         return key
 
     def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
-        """Adds the replay of a task with opaque functions to the task's usual replay, which must be among the results
-        already; otherwise as `add_replay`.
+        """Adds the replay of a task with opaque functions (stand-ins for custom calls) to the task's usual replay, which
+        must be among the results already. Otherwise does the same as `add_replay`.
         """
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
@@ -241,16 +241,16 @@ class Run:
         return compute_replayed_verdicts(result.outputs, result.findings, self.replays[key])
 
     def lacks_numbers(self, key: RunKey, *, replay: bool, device: bool) -> bool:
-        """Returns whether a judged case still lacks a step that the user asked for. replay, device: whether the user
-        asked for this step.
+        """Returns whether a judged case still lacks numbers that the user asked for. replay, device: whether the user asked
+        for a replay, and for a run on a device.
         """
         if key not in self.judged or not isinstance(self.judged[key].result, Inspection):
             return False
         return (replay and key not in self.replays) or (device and key not in self.devices)
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool, opaque: bool = False) -> None:
-        """Adds to every case a result for each step that was not done when the run was ended. replay, device,
-        opaque: whether the user asked for this step.
+        """Adds to every case a result for each step that was not done when the run was ended. replay, device, opaque:
+        whether the user asked for a replay, a device run, a replay with opaque functions.
         """
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:

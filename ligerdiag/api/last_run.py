@@ -1,9 +1,9 @@
-"""Remembers which cases of a folder were not as expected, and selects them again (`check --last-failed`).
+"""Stores which cases of a folder were not as expected, and selects these cases in a later run (`check --last-failed`).
 
 The cache has one record for each folder in which `check` runs: `<cache>/runs/<sha256 of the folder>.json`. It lists the
-cases that were not as expected, and those that a run selected and did not run to their end. A run changes only what the
-record says of its own cases: cases that it did not select stay in the record. A record that is missing, too large or
-malformed counts as no record.
+cases that were not as expected, and those that a run selected and did not run to their end. A run changes only the entries
+of its own cases; entries of other cases stay in the record. A record that is missing, too large or malformed counts as no
+record.
 """
 
 import json
@@ -32,7 +32,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """How a run chooses among the selected cases, and when it stops."""
+    """How a run chooses among the selected cases, such as only those that failed before, and when it stops."""
 
     fails: Callable[[CaseReport], bool]
     """Returns whether a case is not as expected."""
@@ -44,7 +44,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCase:
-    """A case on one target that was not as expected, or that was not run to its end."""
+    """A case on one target. It was not as expected in its last run, or this run did not complete it."""
 
     source: Source
     id: str
@@ -67,7 +67,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastSelection:
-    """The cases that `--last-failed` selected."""
+    """The cases that `--last-failed` selects."""
 
     cases: tuple[CaseSpec, ...]
     said: str
@@ -148,12 +148,13 @@ def remember_run(
     found: Collection[tuple[Source, str]],
     selectors: Sequence[Selector],
 ) -> LastRun:
-    """Returns the record after a run: its own cases as they are now, and the earlier entries of all other cases.
+    """Returns the folder's record after a run: new entries for the cases of this run, and the earlier entries of all other
+    cases.
 
-    fails: whether a report is not as expected. undone: source, case and target of each report that lacks a step that
-    the user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them
-    or not. selectors: the selectors of the run. If they select a whole file, earlier entries for cases that the file no
-    longer has are dropped.
+    fails: returns whether a case is not as expected. undone: source, case and target of each report that lacks a step that
+    the user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them or
+    not. selectors: the selectors of the run. If they select a whole file, earlier entries for cases that the file no longer
+    has are dropped.
     """
     done: list[OpenCase] = []
     keys: set[tuple[Source, str, str, str]] = set()

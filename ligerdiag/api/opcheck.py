@@ -41,9 +41,10 @@ def opcheck(
 ) -> OpcheckReport:
     """Checks that the kernel calls of a function write exactly the operands that they declare, and all of their outputs.
 
-    Reads the code of each kernel and, on a machine with an NVIDIA GPU, runs each call by itself several times: on the
-    operands that the function gives it, between guard bytes, with outputs full of canary bytes, and with other contents of
-    one operand at a time. Everything happens in a process of its own; this process does not call the function.
+    Reads the code of each kernel and, on a machine with an NVIDIA GPU, runs each call by itself several times. The operands
+    are those that the function passes to it, between guard bytes; outputs are filled with canary bytes; further runs change
+    the contents of one operand at a time. Everything happens in a process of its own; this process does not call the
+    function.
 
         report = ligerdiag.opcheck(step, x, w)
         assert report.ok, report

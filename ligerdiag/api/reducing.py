@@ -1,6 +1,4 @@
-"""`reduce`: finds the smallest program that still shows the finding or verdict of a case, or the smallest module that
-still shows the finding or verdict of a dump.
-"""
+"""`reduce`: finds the smallest program, or the smallest module of a dump, that still shows a finding or verdict."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -99,7 +97,9 @@ _MODULE_ENDINGS = (".hlo", ".txt", ".pb", ".gz")
 
 
 def is_dump(selector: str) -> bool:
-    """Returns whether the selector is a file with a module, or a folder of files that XLA dumped, and no case."""
+    """Returns whether the selector is the path of a module's file or of a folder with XLA's dumps. If not, it selects a
+    case.
+    """
     path = Path(selector)
     if path.is_dir():
         return any(parse_dump_name(one.name) is not None for one in path.iterdir())

@@ -65,7 +65,7 @@ def compare_toolchains(
 ) -> ReportComparison:
     """Checks the cases under two toolchains, and returns the comparison of the two reports.
 
-    Raises InputError as `check` does, and if `toolchains` are not two.
+    Raises InputError as `check` does, and if `toolchains` has not exactly two names.
     """
     if len(toolchains) != 2:
         raise InputError(
@@ -83,7 +83,7 @@ def compare_toolchains(
 
 
 def is_report(path: Path) -> bool:
-    """Returns whether the file is JSON. Such a file is read as a report of ligerdiag; any other file is inspected."""
+    """Returns whether the file is JSON, and therefore a report of ligerdiag. `compare` inspects any other file."""
     if not path.is_file():
         return False
     if path.suffix == ".json":

@@ -1,4 +1,4 @@
-"""Decides which of the selected cases a run takes, when the run stops, and which report each case gets."""
+"""Decides which of the selected cases a run checks, when the run stops, and what each case's report says."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class RunCourse:
         )
 
     def choose(self, cases: tuple[CaseSpec, ...], targets: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Returns those of the selected cases that the run takes, and notes in the run how they were chosen."""
+        """Chooses those of the selected cases that this run checks, and records in the run how they were chosen."""
         run, policy = self.run, self.policy
         run.found = frozenset((case.source, case.id) for case in cases)
         if policy is None or not policy.last_failed or not cases:
@@ -65,8 +65,8 @@ class RunCourse:
         return selection.cases
 
     def is_last(self, key: RunKey) -> bool:
-        """Returns whether the run stops at this case. Call it when the case has new results. If the run stops,
-        `run.stopped_by` is set.
+        """Returns whether the run stops at this case, and records that in `run.stopped_by`. Call it when the case has new
+        results.
         """
         if self.policy is None or not self.policy.exit_first or self.run.stopped_by is not None:
             return False
@@ -75,8 +75,8 @@ class RunCourse:
         return self.run.stopped_by is not None
 
     def finish(self, ending: Ending | None) -> Ending | None:
-        """Adds to the run a "not done" result for each step that was not done, and returns the event that ended the run
-        early; None if everything was done. ending: the event from outside, if there was one.
+        """Adds a "not done" result to the run for each step that was not done. Returns the event that ended the run early;
+        None if everything was done. ending: the event from outside, if there was one.
 
         After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
         on a device) counts as not run, unless its verdicts already show that it is not as expected.
@@ -100,8 +100,8 @@ class RunCourse:
             self.last = load_last_run(cache, Path.cwd())
 
     def find_selectors(self) -> tuple[Selector, ...]:
-        """Returns the user's selectors. If the user gives none and asks for `--last-failed` in a folder without
-        `cases`, returns the sources of the remembered cases.
+        """Returns the user's selectors. If the user gives no selector, uses `--last-failed`, and the folder has no `cases`,
+        returns the sources of the cases in the record.
         """
         given = tuple(self.options.selectors)
         if given or self.last is None or self.policy is None or not self.policy.last_failed:

@@ -1,4 +1,4 @@
-"""The part of `inspect` for files with StableHLO: each is compiled by a worker, as a case is, and then judged."""
+"""The part of `inspect` for files with StableHLO: a worker compiles each file like a case, and the result is judged."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,8 +44,8 @@ def is_stablehlo(path: Path) -> bool:
 
 
 def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress: OnProgress | None) -> CheckReport:
-    """Compiles the files for each target of the options, judges and replays them, and returns the report. An error of
-    one file is in the report of that file.
+    """Compiles the files for each target of the options, judges and replays them, and returns the report. Does not raise the
+    error of one file: the file's report has it.
 
     Raises InputError for an unknown target.
     """
@@ -81,7 +81,10 @@ def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress:
 
 def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Ending) -> CheckReport:
     """Returns a report that says for each file that the run ended before the file was compiled."""
-    targets, why = options.targets or DEFAULT_TARGETS, f"the run was ended by {ending.value} before its turn"
+    targets, why = (
+        options.targets or DEFAULT_TARGETS,
+        f"the run was ended by {ending.value} before its turn",
+    )
     undone: list[Judged] = [
         leave_undone(Identity(id=str(source), target=target), why)
         for source in _make_sources(paths, options)
@@ -104,8 +107,8 @@ def _describe_program(report: CheckReport) -> tuple[str, ...]:
     if not any(case.outputs for case in report.cases):
         return ()
     return (
-        "the program is the StableHLO as written: a kernel call that JAX dropped before is in no report, and it is unknown "
-        "which version of an overwritten value a derivative means if autodiff may have saved the value",
+        "the program is the StableHLO as written: a kernel call that JAX dropped before is in no report; where autodiff "
+        "may have saved an overwritten value, it is unknown which version of the value a derivative means",
     )
 
 

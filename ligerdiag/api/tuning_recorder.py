@@ -39,10 +39,10 @@ class RecordedTuning:
 
 
 def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None) -> RecordedTuning:
-    """Compiles the selected cases for the GPUs of this machine, with autotuning, and returns what XLA chose.
+    """Compiles the selected cases for the GPUs of this machine, with autotuning, and returns XLA's choices.
 
-    An error of one case is in the result. Raises InputError if the machine has no GPU, for a selector that matches
-    nothing, and if nothing in the cases is tuned.
+    Does not raise the error of one case: the result has it. Raises InputError if the machine has no GPU, for a selector that
+    matches nothing, and if nothing in the cases is tuned.
     """
     require_gpu(asked="`ligerdiag record-tuning`", instead="run it on a machine of the kind that you deploy on")
     report = on_progress or ignore_progress

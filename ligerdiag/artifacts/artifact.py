@@ -92,7 +92,7 @@ class LoneCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCall:
-    """A kernel call that the program makes, whether or not it reached XLA."""
+    """A kernel call that the program makes, whether or not JAX and XLA kept it."""
 
     kernel: str
     """Name of the kernel's Python function."""
@@ -231,8 +231,8 @@ class Provenance:
 
     @property
     def is_described(self) -> bool:
-        """Returns whether XLA compiled for a GPU that it knew only from a description, and not for a GPU of the
-        machine.
+        """Returns whether XLA knew the GPU of the compile only from a description, and not because the machine has this
+        GPU.
         """
         return self.compute_capability > 0 or self.target_sha256 not in ("", _NO_DESCRIPTION)
 
@@ -384,7 +384,7 @@ _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def drop_module_id(proto: bytes) -> bytes:
-    """Returns the serialized HloProto without the module's id, which differs from compile to compile; otherwise
+    """Returns the serialized HloProto without the module's id, which is different in each compile. Everything else is
     unchanged. Raises ValueError if the bytes are no protobuf.
     """
     parts: list[bytes] = []

@@ -123,7 +123,9 @@ class Cache:
         return None if found is None else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Returns whether each file and environment variable still has the digest that `dependencies` gives for it."""
+        """Returns whether each dependency (a file or an environment variable) still has the digest that `dependencies`
+        gives.
+        """
         return all(self._digest(name) == digest for name, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
@@ -240,20 +242,20 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 
 def join_key(program: str, names: str) -> str:
-    """Returns a key of 64 hexadecimal digits: the first 40 of the program's hash, then the last 24 of the names' hash.
-    Both hashes have 64 digits.
+    """Joins two hashes of 64 hexadecimal digits into a key of 64 digits: the first 40 of the program's hash, and the last 24
+    of the names' hash.
     """
     return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
 
 
 def get_program(key: str) -> str:
-    """Returns the part of a key that all artifacts of one program have in common."""
+    """Returns the part of an artifact's key that is the same for all artifacts of one program."""
     return key[:_PROGRAM_DIGITS]
 
 
 def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns an undamaged artifact of the program to which `key` belongs, perhaps with the names of another case; the
-    one with the smallest key if there are several, None if there is none. not_before: seconds since the epoch; older
+    """Returns an undamaged artifact of the program to which `key` belongs, perhaps with the names of another case; None if
+    there is none. Of several, returns the artifact with the smallest key. not_before: seconds since the epoch; older
     artifacts do not count.
     """
     if not _KEY.fullmatch(key):
@@ -264,7 +266,7 @@ def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Art
 
 @contextmanager
 def hold_key(artifacts: Path, key: str) -> Generator[None]:
-    """Holds the lock of the key's program inside the context; first waits until no other process holds it."""
+    """Inside the context, holds the lock of the key's program. Before, waits until no other process holds the lock."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / f"{get_program(key)}.lock").open("w") as file:

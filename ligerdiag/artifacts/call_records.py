@@ -1,6 +1,6 @@
-"""Defines the records that an artifact has in addition to the modules: how inputs and outputs are split over devices,
-the reads of Refs that JAX moved away from the write before them, and the reads at which ties can be inserted. A tie is
-a trivial operation that puts one read after a kernel.
+"""Defines the records that an artifact has in addition to the modules. They say how inputs and outputs are split over
+devices, which reads of Refs JAX moved away from the write before them, and at which reads ties can be inserted. A tie is a
+trivial operation that puts one read after a kernel.
 
 A device's number is its partition id in the SPMD module.
 """
@@ -64,9 +64,9 @@ def compute_placements(
 ) -> tuple[Placement, ...]:
     """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
 
-    whole: for each array, the sizes of the dimensions that follow those of `shapes` and are never split, such as the
-    words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids. Raises
-    CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
+    whole: for each array, the sizes of additional last dimensions, which `shapes` does not have and which are never split,
+    such as the words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids.
+    Raises CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
     """
     every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
     return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
@@ -96,7 +96,9 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """The reason why a read of a Ref no longer follows a write: how JAX split a function, see `compile.lowering.refs`."""
+    """The reason why a read of a Ref no longer follows a write: the way in which JAX split a function, see
+    `compile.lowering.refs`.
+    """
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
@@ -109,9 +111,7 @@ class RefMove(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """A read of a Ref that comes after a write to the Ref in the author's code, but not in the program that JAX made of
-    it.
-    """
+    """A read of a Ref. In the author's code it comes after a write to the Ref, but not in the program that JAX made."""
 
     kind: RefMove
     made: SourceLine | None
@@ -143,8 +143,8 @@ class RefStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read of a kernel's operand after the kernel's call. At this read a tie can be inserted, a trivial operation
-    that puts the read after the kernel.
+    """One read of a kernel's operand after the kernel's call, where a tie can be inserted. A tie is a trivial operation that
+    makes the read wait for the kernel.
 
     Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """

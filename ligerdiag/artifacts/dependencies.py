@@ -1,8 +1,8 @@
-"""The state of the things outside of ligerdiag on which a kept answer depends.
+"""Computes digests of the files, folders and environment variables on which an answer in the cache depends.
 
-A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix and a name:
-`env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the names in a
-folder. The digest is empty if there is no such file, variable or folder.
+A dependency has a name and a digest. For the contents of a file, the name is an absolute path. Otherwise it is a prefix and
+a name: `env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the
+names in a folder. The digest is empty if there is no such file, variable or folder.
 """
 
 import os
@@ -16,7 +16,9 @@ from ligerdiag.artifacts.artifact import compute_file_sha256
 
 
 class DependencyKind(StrEnum):
-    """The prefixes of the names; their values stand in kept answers."""
+    """The kinds of dependencies of an answer in the cache. The value of a kind is the prefix of a dependency's name; answers
+    in the cache contain these prefixes.
+    """
 
     CONTENTS = ""
     VARIABLE = "env:"
@@ -34,7 +36,7 @@ def digest_text(text: str | None) -> str:
 
 
 def compute_digest(dependency: str) -> str:
-    """Returns the present digest of the dependency of this name."""
+    """Returns the present digest of the file, folder or variable that the dependency names."""
     kind, name = _split(dependency)
     try:
         match kind:
@@ -51,7 +53,9 @@ def compute_digest(dependency: str) -> str:
 
 
 def is_kept_in_memory(dependency: str) -> bool:
-    """Returns whether the dependency is a variable of this process, which may change between two questions of one run."""
+    """Returns whether the dependency is an environment variable of this process, whose value may change while the process
+    runs.
+    """
     return _split(dependency)[0] is DependencyKind.VARIABLE
 
 

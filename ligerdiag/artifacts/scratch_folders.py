@@ -1,8 +1,8 @@
 """Leases and temporary folders of one process; the next run removes the folders of a process that was killed.
 
-A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that
-ends, however it ends, so an unlocked file is a leftover. A process id would say less: ids are reused, and another
-container has its own.
+A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that ends,
+however it ends, so an unlocked file is a leftover. A process id would not be enough, because ids are reused, and processes
+in another container have other ids.
 
 A temporary folder belongs to the process that holds the lock on the file `lock` in it. That file gets its name only
 once it is locked, so no process finds a new folder unlocked. `remove_stale_folders` removes only real folders of our
@@ -53,7 +53,7 @@ def hold_lease(path: Path) -> Lease:
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether a living process holds the lease on this file."""
+    """Returns whether a process that still runs has the lease (a lock) on this file."""
     try:
         with path.open("r", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +78,7 @@ UNLOCKED_SECONDS = 24 * 3600.0
 
 
 class ScratchFolder:
-    """A temporary folder that other users cannot enter, and that a later run removes if this process is killed."""
+    """A temporary folder that other users cannot enter. If this process is killed, a later run removes the folder."""
 
     def __init__(self, kind: str = "") -> None:
         """Makes the folder. The first folder of a process also removes the folders that dead processes left.

@@ -1,3 +1,3 @@
-"""Finds out what makes a case (a function and its arguments) right or wrong: each axis varies one input of the compile,
-such as the flags or the target, and compares the verdicts.
+"""Finds the reasons why a case (a function and its arguments) is right or wrong. A bisection varies one input of the
+compile, its axis, such as the flags or the target, and compares the verdicts.
 """

@@ -1,4 +1,5 @@
-"""Applies mitigations of a hidden write to a user's own case, and explains why the other mitigations cannot be applied.
+"""Applies mitigations of a hidden write to a user's own case, and explains why others cannot be applied. A mitigation is a
+change of the program that makes XLA order the readers correctly.
 
 A case without siblings (cases of the same name with other mitigations) is compiled as written, and with each of three
 changes to the program that JAX has lowered:
@@ -38,9 +39,8 @@ def name_variation(variation: Variation) -> str:
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings (cases of the same name with other mitigations): the case as
-    written, then one for each mitigation that can be applied. Adds to the draft (the bisection in progress) a note on
-    each mitigation that cannot.
+    """Returns the trials for a case without siblings (cases of the same name with other mitigations). The first trial is the
+    case as written; the others are the mitigations that can be applied.
 
     Raises CaseError if JAX cannot trace the case.
     """

@@ -1,9 +1,9 @@
 """Finds the readers that must be tied to a kernel so that every output is right: all minimal sets of ties.
 
-A kernel overwrites a value without XLA's knowledge (a hidden write), so XLA may schedule a reader of the value before
-the kernel. A tie replaces the value that one reader gets by `value + s - s`, with `s` the sum of the kernel's result:
-the reader then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are
-the readers, in the program without ties, of the overwritten values.
+A kernel overwrites a value without XLA's knowledge (a hidden write), so XLA may schedule a reader of the value before the
+kernel. A tie replaces the value that one reader gets by `value + s - s`, with `s` the sum of the kernel's result. The reader
+then depends on the kernel and runs after it. The knobs of the search (the changes that a trial can make) are the readers, in
+the program without ties, of the overwritten values.
 
 A set of ties is right if every output is fresh; latent (right by luck) is not enough. The numbers of a replay do not
 decide this: if they contradict a verdict, a note says so. A tie must not change what the program means: an output that
@@ -47,8 +47,8 @@ def describe_reader(reader: TieSite) -> str:
 
 
 def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
-    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)". ties: 0-based
-    indices of the tied readers in `knobs`, which has all readers that can be tied; the text counts from 1.
+    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)". ties: 0-based indices
+    in `knobs`, the list of all readers that can be tied. The text counts from 1.
     """
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
@@ -75,8 +75,8 @@ ANOTHER_COPY = (
 
 
 def bisect_edges(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns all minimal sets of ties that make every output fresh, or why there is none. A tie forces one reader of a
-    value to run after the kernel that overwrites the value.
+    """Returns all minimal sets of ties that make every output fresh, or the reason why there is none. A tie forces one
+    reader of a value to run after the kernel that overwrites the value.
 
     Raises CaseError if JAX cannot trace the case.
     """
@@ -158,8 +158,8 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """Returns the readers that a tie can force to run after the kernel, and notes in the draft (the bisection in
-    progress) those that it cannot.
+    """Returns the readers that a tie can force to run after the kernel. Adds a note on each other reader to the draft, which
+    is the bisection in progress.
 
     A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
     tied: it would overwrite the copy. base: the outcome without ties. readers: all reads of kernels' operands; the

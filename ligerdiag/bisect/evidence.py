@@ -35,8 +35,8 @@ _SHOWN = 8
 class ValuePaths:
     """Finds short paths along operands in one module, through fusions and results of loops.
 
-    A path is a tuple of instructions, from the reader back. A parameter of a fused computation continues with the
-    fusion's operand, a fusion with the root of its computation, and the result of a loop with that of its body. The
+    A path is a tuple of instructions, from the reader back. After a parameter of a fused computation comes the fusion's
+    operand. After a fusion comes the root of its computation, and after a loop's result the result of the loop's body. The
     parameter of a loop ends a path. A path does not enter the branches of a conditional: it continues with all operands of
     the conditional.
     """
@@ -63,8 +63,8 @@ class ValuePaths:
     def find_common(
         self, start: HloInstruction, other: HloInstruction, *, around: HloInstruction | None = None
     ) -> ValuePath:
-        """Returns a path from `start` to a value from which both `start` and `other` are computed. If there are several such
-        values, the path leads to the one nearest to `other`; () if there is none.
+        """Returns a path from `start` to a value from which both `start` and `other` are computed; () if there is none. Of
+        several such values, chooses the one nearest to `other`.
 
         around: an instruction that the path avoids. The value is not a parameter, not a constant, and not the result
         of an instruction that only moves bytes.
@@ -79,7 +79,7 @@ class ValuePaths:
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
         """Returns the instructions from which this instruction computes its value, one step back. If the instruction only
-        passes a value on, as `get-tuple-element` does, returns the instruction that passes it there.
+        passes a value on, as `get-tuple-element` does, returns the instruction from which it gets the value.
         """
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
@@ -107,7 +107,7 @@ def render_value(instruction: HloInstruction) -> str:
 
 
 def render_path(path: ValuePath) -> str:
-    """Returns the values of a path after its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
+    """Returns the values of a path as text, without its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
     shown = [one for one in path[1:-1] if one.opcode not in _SILENT] + list(path[-1:])
     if len(shown) > _SHOWN:
         return " <- ".join([*map(render_value, shown[: _SHOWN - 1]), "...", render_value(shown[-1])])
@@ -168,8 +168,8 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
     """Returns evidence that, from this step on, the operation that reads the overwritten value may run before the kernel.
-    The evidence is the path of data from the kernel to this reader that existed before the step, and the fact that no such
-    path exists after the step.
+    The evidence shows the path of data from the kernel to this reader before the step, and says that there is none after the
+    step.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -185,7 +185,7 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order: it names the reader of the overwritten value, and says that no path of
+    """Returns evidence that nothing forces the order. It names the reader of the overwritten value, and says that no path of
     data leads from the kernel to this reader.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]
@@ -200,9 +200,9 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that the step chose the wrong order: the logical times of the kernel, and of the operation that
-    reads the value which the kernel overwrites, in the schedules before and after the step. If `before` is None or has
-    no schedule, the evidence has only the times after the step.
+    """Returns evidence that the step chose the wrong order. It has the logical times, before and after the step, of the
+    kernel and of the operation that reads the overwritten value. If `before` is None or has no schedule, the evidence has
+    only the times after the step.
     """
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None

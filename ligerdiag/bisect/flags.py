@@ -1,10 +1,10 @@
 """Finds the XLA flags that change the verdict: compiles the case with one flag at a time set to another value.
 
-The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row of the answer says
-how much its flag changed. *Same program* has the same instructions, schedule, launches and buffers; *other launches*
-runs the same instructions with another sequence of thunks, for instance grouped into other command buffers; *other
-buffers* differs only in the buffer assignment. A flag that this XLA does not know or refuses is a row with its reason,
-and leaves the other rows valid. Only the default and the rows that change a verdict are replayed.
+The flags and values are those of `flags.toml`; each is added to the toolchain's own options. A row of the answer says how
+much its flag changed. *Same program*: the instructions, schedule, launches and buffers are the same. *Other launches*: the
+same instructions run with another sequence of thunks, for instance grouped into other command buffers. *Other buffers*: only
+the buffer assignment differs. A flag that this XLA does not know or refuses is a row with its reason, and leaves the other
+rows valid. Only the default and the rows that change a verdict are replayed.
 """
 
 import tomllib

@@ -67,9 +67,9 @@ class Mitigation:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Returns the relative error of each output in the replay, by name: the error of the schedule compared with
-        program order, or that of program order compared with the case's own reference, whichever is larger. Empty
-        without numbers.
+        """Returns the relative error of each output in the replay, by the output's name. It is the larger of two errors:
+        that of the schedule compared with program order, and that of program order compared with the case's reference. Empty
+        if nothing was replayed.
         """
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
@@ -80,8 +80,8 @@ class Mitigation:
 
     @property
     def device_errors(self) -> Mapping[str, float]:
-        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty
-        without a run.
+        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty if
+        nothing ran on a device.
         """
         return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
 
@@ -105,8 +105,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost, but it is unknown how much: a finding says that a value is read through an
-        addition and a subtraction, and there are numbers neither from a device nor from a complete replay.
+        """Returns whether precision may be lost by an unknown amount. That is so if a finding says that a value is read
+        through an addition and a subtraction, and neither a device nor a complete replay has computed numbers.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -145,9 +145,8 @@ class Mitigation:
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
     """Returns the mitigation that is fastest on the device; None without mitigations.
 
-    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, the one with the least memory is
-    returned; among those with equal memory, the one with the fewest instructions; among those, the first. An unknown value
-    counts as the highest.
+    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, memory decides, then the number of
+    instructions, then the order in `mitigations`. An unknown value counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
@@ -173,8 +172,8 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the mitigation that a case applies: the name that the case gives or, if it gives none, the case's
-    only parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
+    """Returns the name of the mitigation that a case applies. If the case gives no name, the mitigation is the case's only
+    parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
     several are.
     """
     if case.mitigation:

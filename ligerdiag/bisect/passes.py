@@ -1,9 +1,8 @@
 """Finds the pass of XLA that makes an output wrong.
 
-The modules that XLA wrote between passes (snapshots) are judged, and the case is compiled again without each pass to
-blame. Which step is to blame for an output that is not fresh in the end depends on the output's order sensitivity in
-the last snapshots: *forced* if the output is right under every schedule, *open* if some schedules make it right, *lost*
-if none does.
+The modules that XLA wrote between passes (snapshots) are judged, and the case is compiled again without each pass to blame.
+If an output is not fresh in the end, its order sensitivity in the last snapshots decides which step is to blame. It is
+*forced* if the output is right under every schedule, *open* if some schedules make it right, *lost* if none does.
 
     lost     no schedule can make it right any more: the step after which it stayed lost is to blame
     ordered  it is not lost: the step that chose the wrong order is to blame
@@ -58,8 +57,8 @@ _NO_COMPILE = " does not compile: "
 
 
 class PassBlame(StrEnum):
-    """The reason why an output is not fresh: a step loses the value, a step chooses the wrong order, or nothing forces
-    the order; or the reason is unknown.
+    """The reason why an output is not fresh: a step of XLA loses the value, a step chooses the wrong order, nothing forces
+    the order, or the reason is unknown.
     """
 
     LOST = "lost"
@@ -70,7 +69,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA because of which one output is not fresh, that is, wrong, right only by luck, or unknown."""
+    """The steps of XLA that are to blame for one output that is not fresh (it is wrong, right only by luck, or unknown)."""
 
     output: str
     verdict: Verdict
@@ -178,7 +177,7 @@ def _find_detours(
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """Returns one sentence for each reason, with all the outputs to which it applies."""
+    """Returns one sentence for each reason why outputs are not fresh, with the names of all outputs to which it applies."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")
@@ -227,7 +226,9 @@ def name_step(step: CompilerStep | None) -> str:
 
 
 def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns for each output the pass that loses it or chooses its order, and its verdict without that pass."""
+    """Returns, for each output that is not fresh, the pass of XLA that is to blame, and the verdict on the output if the
+    case is compiled without this pass.
+    """
     draft = runner.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))
     outcome = runner.try_one(trial)

@@ -4,10 +4,10 @@
 `find_changes` asks for the answer of every member if the first and the last answer agree or `verify` is set. Otherwise
 a binary search finds one change, and there may be others (`Changes.is_whole`). Members without an answer are skipped.
 
-`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. A knob is
-one change that a trial can make, named by a number. The search tries every set if there are few knobs. If there are
-many, it assumes that the predicate is monotone, that is, that one more knob does no harm: delta debugging shrinks a set
-that holds until no knob can be left out, and the complements of the minimal hitting sets of the sets found so far show
+`MinimalSetSearch` finds the sets of knobs for which a predicate holds, but for no proper subset of the set. A knob is one
+change that a trial can make, named by a number. The search tries every set if there are few knobs. If there are many, it
+assumes that the predicate is monotone, that is, that one more knob does no harm. Delta debugging shrinks a set for which the
+predicate is true until no knob can be left out. The complements of the minimal hitting sets of the sets found so far show
 whether there are others. `Completeness` says whether the answer relies on this assumption, and `is_monotone` whether no
 trial refuted it. A set for which the predicate has no answer counts as one for which it does not hold, and
 `MinimalSets.undecided` lists it. The search is deterministic.
@@ -24,7 +24,7 @@ type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Two positions of a list that have different answers; no position between them has an answer."""
+    """Two positions in a list with different answers, and no position with an answer between them."""
 
     before: int
     after: int
@@ -117,7 +117,7 @@ class Completeness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalSets:
-    """The result of a search for minimal sets of knobs."""
+    """The result of a search for minimal sets of knobs (changes that a trial can make)."""
 
     sets: tuple[Knobs, ...]
     """The minimal sets found, smallest first. For each of them, every set with one knob less was tried as well."""
@@ -134,8 +134,8 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and keeps the
-    judgement of every set that was tried.
+    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and stores the
+    judgement on every set that was tried.
     """
 
     count: int
@@ -144,8 +144,8 @@ class MinimalSetSearch:
     limit: int
     """Largest number of sets that may be judged, including those in `tried` at the start."""
     width: int = 1
-    """Number of sets that the search judges in parallel in those steps for which one set is enough: the first for which the
-    predicate holds.
+    """Number of sets that the search judges in parallel in a step that ends with the first set for which the predicate is
+    true.
     """
     tried: dict[Knobs, bool | None] = field(default_factory=dict["Knobs", bool | None])
     """Every set that was judged, in that order, with the judgement; it may start with the sets of an earlier search
@@ -184,8 +184,8 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns, smallest first, the sets that hold and that are minimal: every set with one knob less was tried and
-        does not hold.
+        """Returns, smallest first, the sets for which the predicate holds and whose minimality is confirmed. For such a set,
+        every set with one knob less was tried, and the predicate does not hold for it.
         """
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
@@ -286,7 +286,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Yields, for each member of a set, the member and the set without it."""
+    """Yields, for each member of a set, the pair (member, the set without this member)."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 

@@ -8,10 +8,10 @@ are nested: a pass can run a pipeline, whose files then come before that of the 
 writes files without `before`, and the pipeline's name is that of the pass. Several modules may have been compiled; the
 program is the one that XLA began last.
 
-A module without a schedule is judged under schedules that it could have (`synthetic_schedules`); only values that XLA
-must keep in the same bytes (`hlo.aliasing`) share bytes there. An output is forced if a path of data or control leads
-from the write to it, lost if it is computed from something else than the kernel wrote, such as a copy, a shard or the
-value before a cast, and open otherwise. A module without a buffer assignment does not show which other values XLA will
+A module without a schedule is judged under schedules that it could have (`synthetic_schedules`); only values that XLA must
+keep in the same bytes (`hlo.aliasing`) share bytes there. An output is *forced* if a path of data or control edges goes from
+the write to it. It is *lost* if it is computed from something else than the kernel wrote, such as a copy, a shard or the
+value before a cast. Otherwise it is *open*. A module without a buffer assignment does not show which other values XLA will
 put into the same bytes.
 """
 
@@ -60,7 +60,7 @@ class Snapshot:
 
     @property
     def text(self) -> str:
-        """Returns a text for the pass that has just run, such as "`fusion` (pipeline `fusion`)"."""
+        """Returns a text for the pass after which XLA wrote the snapshot, such as "`fusion` (pipeline `fusion`)"."""
         if self.after == START:
             return f"the work before pipeline `{self.pipeline}`"
         return f"`{self.after}` (pipeline `{self.pipeline}`)"
@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """The work of XLA between two snapshots: a pass, a part of a pass, or work between passes."""
+    """The work of XLA between two snapshots: it is a pass, a part of a pass, or other work between passes."""
 
     name: str
     """Name of the pass; empty for work outside a pass."""
@@ -88,7 +88,9 @@ class CompilerStep:
 
 
 def parse_snapshot(path: Path) -> Snapshot | None:
-    """Parses the name of a file; returns None unless it is a snapshot between two passes."""
+    """Returns the snapshot (a module that XLA wrote between two passes) in a file, described by the file's name; None if the
+    name is not that of a snapshot.
+    """
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -143,7 +145,7 @@ def _find_outer(snapshots: Sequence[Snapshot], position: int) -> Snapshot | None
 
 
 class OrderSensitivity(StrEnum):
-    """How the verdict on an output depends on the schedule, in a module for which XLA has not chosen one yet."""
+    """Whether an output is right under every schedule that XLA may still choose, under some of them, or under none."""
 
     FORCED = "forced"
     """The output is fresh under each schedule."""
@@ -166,8 +168,8 @@ def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
 
 
 def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
-    """Returns the verdict to show for an output of a module without a schedule. early: its verdict if kernels run
-    first.
+    """Returns the verdict to show for an output of a module without a schedule. early: the verdict on the output if kernels
+    run as early as possible.
     """
     said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
     return said.get(sensitivity, Verdict.UNKNOWN)
@@ -175,7 +177,7 @@ def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judgement:
-    """The verdicts on one module, and whether they depend on the order that XLA has yet to choose."""
+    """The verdicts on one module, and whether they depend on the schedule, if XLA has not chosen it yet."""
 
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
@@ -192,8 +194,9 @@ class Judgement:
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
-        """Returns the verdict on each output, by name, under the module's own schedule. If the module has none: fresh
-        for a forced output, latent for an open one, and for a lost one the verdict under EARLY.
+        """Returns the verdict on each output, by name, under the module's own schedule. If the module has no schedule, an
+        output is fresh if it is right under every schedule, and latent if it is right under some. Any other output has the
+        verdict under EARLY, where kernels run as early as possible.
         """
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
@@ -279,7 +282,9 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SensitivityChange:
-    """A snapshot at which some output has another order sensitivity or verdict than in the previous snapshot."""
+    """A snapshot at which the verdict on some output, or its dependence on the schedule, differs from the previous
+    snapshot.
+    """
 
     step: CompilerStep | None
     """The step of XLA that ends with this snapshot; None for the program as XLA got it."""
@@ -310,8 +315,8 @@ def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJ
 
     on_judged: called with the number of snapshots judged so far and the number of all snapshots.
 
-    Every snapshot counts, because a later pass may restore what an earlier one took away; of equal files in a row only
-    the first is judged. Raises ArtifactError for a file that cannot be read.
+    Judges every snapshot, because a later pass may repair what an earlier pass broke; of equal files in a row, judges only
+    the first. Raises ArtifactError for a file that cannot be read.
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))

@@ -1,11 +1,11 @@
-"""Makes schedules that a module could have before XLA schedules it, with its calls inlined as XLA's call inliner does.
+"""Makes schedules that XLA could still choose for a module, with the module's calls inlined as XLA's call inliner does.
 
-Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under
-EARLY a kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN
-is the author's order as far as dependences allow: the order of the tags, the numbers that the program's operations got
-before the compile; an instruction without a tag runs once its operands exist. In all three an instruction runs after its
-operands and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that is fresh
-under LATE is forced; one that is wrong under all three cannot be repaired by any schedule.
+Under LATE a kernel call runs only if nothing else can, so readers that nothing forces after it come before it. Under EARLY a
+kernel call runs as soon as its operands exist, so readers that nothing forces before it come after it. WRITTEN is the
+author's order as far as dependences allow: it is the order of the tags, the numbers that the program's operations got before
+the compile. An instruction without a tag runs once its operands exist. In all three an instruction runs after its operands
+and control predecessors, and a loop or branch around a kernel counts as a kernel call. An output that is fresh under LATE is
+forced; one that is wrong under all three cannot be repaired by any schedule.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _MOST = 1_000_000
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """Returns a copy of the module in which every `call` is inlined and nothing is scheduled; the module itself if it
+    """Returns a copy of the module in which every `call` is inlined, without a schedule. Returns the module itself if it
     contains no `call`.
 
     Each call gets its own copies of the callee's instructions, including loops and branches inside it. The tag path of

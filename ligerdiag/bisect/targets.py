@@ -1,11 +1,11 @@
 """Finds the GPUs on which the verdict differs, and the pass of XLA after which the compiles for two of them diverge.
 
 The case is compiled and judged for every target. Targets with equal verdicts form a group, and the first target of each
-additional group is compared with the first target of all. The *states* of a compile are the modules of its snapshots,
-in order, without those equal to the one before. Modules are equal if their structure is (`hlo.module_text`); the
-contents of kernels' payloads do not count, because they hold code for one GPU. The compiles diverge at the first state
-that differs. It was made by the pass after which XLA wrote the state's first snapshot, or by a step without snapshots,
-such as scheduling, if that snapshot is the start of a pipeline.
+additional group is compared with the first target of all. The *states* of a compile are the modules of its snapshots, in
+order; a module that equals the previous one is left out. Modules are equal if their structure is (`hlo.module_text`); the
+contents of kernels' payloads do not count, because they hold code for one GPU. The compiles diverge at the first state that
+differs. The pass after which XLA wrote the state's first snapshot made it. If that snapshot is the start of a pipeline, a
+step without snapshots made it, such as scheduling.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _NOT_EXECUTED = having(Trait.LAUNCHES_NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleState:
-    """A module that a compile went through, as its snapshots show it."""
+    """A module that XLA had at some time during a compile, as the snapshots show it."""
 
     snapshot: Snapshot
     """The first snapshot that shows the module."""
@@ -76,8 +76,8 @@ class Divergence:
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether the pass that made `one` is the pass that made `other`: it got equal modules in both compiles
-        and returned different ones.
+        """Returns whether the same pass made both modules, `one` and `other`. This pass then got equal modules in both
+        compiles and returned different ones.
         """
         if self.one is None or self.other is None:
             return False
@@ -86,7 +86,7 @@ class Divergence:
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
         """Returns the first pair of instructions in which the two compiles differ: (instruction of the first target's
-        compile, instruction of the second target's compile). An instruction is None if its compile has no further
+        compile, instruction of the second target's compile). An instruction is None if its compile's module has no more
         instructions; both are None if no difference was found.
 
         If the same pass made both modules, these two modules are compared. Otherwise a pass changed the module in one
@@ -124,7 +124,8 @@ def _find_first(
 
 
 def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
-    """Returns the states of a compile: the modules in its snapshots, in order, without those equal to the one before.
+    """Returns the states of a compile: the modules in its snapshots, in order, without a module that equals the previous
+    one.
 
     passes: the files that XLA dumped after its passes. Raises ArtifactError for a snapshot that cannot be read.
     """
@@ -138,7 +139,9 @@ def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
 
 
 def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Divergence | None:
-    """Returns the point where two compiles diverge; None if they went through the same states."""
+    """Returns the point where two compiles diverge; None if both have the same states, which are the modules that XLA wrote
+    between passes.
+    """
     old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:
@@ -277,8 +280,8 @@ def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) ->
 
 
 def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
-    """Returns a sentence with the pass and the first instruction of each compile that differs. one, other: names of the
-    two targets.
+    """Returns a sentence that names the pass where two compiles diverge, and the first instruction that differs, in the form
+    that it has in each compile. one, other: names of the two targets.
     """
     mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"

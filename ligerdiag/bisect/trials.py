@@ -67,8 +67,9 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the result of the bisection, as far as the search got. trials: the number of trials that the runner has
-        made since it started. compiled: how many of these trials it compiled, instead of taking them from the cache.
+        """Returns the bisection with all results that the search has found so far. trials: the number of trials that the
+        runner has made since it started. compiled: how many of these trials it compiled, instead of taking them from the
+        cache.
         """
         return Bisection(
             case_id=self.case_id,
@@ -111,7 +112,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """Returns a key that is equal for two trials that compile one case in the same way."""
+        """Returns a key of the trial. Two trials have equal keys if they compile one case in the same way."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
         how = (ties, self.variation.by_barrier, tuple(sorted(set(self.variation.declared))))
@@ -147,21 +148,23 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether the program of this trial keeps the meaning of another one: every output should still see all
-        hidden writes that `meant` lists for the output. It may see additional ones.
+        """Returns whether the program of this trial means the same as another program: every output should see at least the
+        hidden writes that `meant` has for it.
         """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
     def word(self) -> str:
-        """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` without outputs."""
+        """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` if there are no
+        outputs.
+        """
         if self.error or not self.outputs:
             return "unknown"
         return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
 
 
 class Lanes:
-    """Worker pools that threads borrow: each pool has one worker, and one thread at a time uses it.
+    """Worker pools that several threads share: each pool has one worker, and only one thread at a time uses it.
 
     A pool belongs to one toolchain and remembers the hashes of files, so threads cannot share it.
     """
@@ -180,7 +183,9 @@ class Lanes:
 
     @contextmanager
     def take(self, toolchain: Toolchain) -> Generator[Pool]:
-        """Yields a pool for that toolchain that no other thread uses meanwhile. Raises LigerdiagError after `close`."""
+        """Yields a pool for the toolchain. No other thread uses this pool inside the context. Raises LigerdiagError after
+        `close`.
+        """
         with self._lock:
             if self._is_closed:
                 raise LigerdiagError("the workers were ended")
@@ -213,7 +218,8 @@ class Lanes:
 class TrialRunner:
     """Compiles, judges and replays trials, each at most once; as a context manager, it ends its workers.
 
-    A trial that an earlier run compiled comes from the cache. A failure is not raised: it is in the trial's outcome.
+    A trial that an earlier run compiled comes from the cache. Does not raise the failure of a trial: the trial's outcome has
+    it.
     """
 
     def __init__(
@@ -302,12 +308,14 @@ class TrialRunner:
         return self.draft
 
     def forget_draft(self) -> None:
-        """Forgets the draft (the bisection in progress); called before another bisection begins."""
+        """Forgets the draft (the bisection in progress), so that another bisection can begin."""
         self.draft = None
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the draft as a Bisection, with the numbers of trials made and compiled since it was opened."""
+        """Returns the draft (the results so far) as a Bisection, with the numbers of trials that were made and compiled
+        since the draft was opened.
+        """
         draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft)))
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
@@ -326,7 +334,7 @@ class TrialRunner:
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
-        """Returns the outcome of each trial, in their order. Compiles trials that are new, several at a time.
+        """Returns the outcomes of the trials, in the order of the trials. Compiles new trials, several at a time.
 
         Raises InputError if a toolchain is not available, or if the case declares impossible effects of a kernel.
         """
@@ -345,8 +353,8 @@ class TrialRunner:
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
-        """Returns the replay of each outcome, in their order; its state is NOT_ASKED for an outcome without an artifact
-        or with an error. options: None means the default bounds and the runner's own time limit.
+        """Returns the replays of the outcomes, in the order of the outcomes. An outcome without an artifact, or with an
+        error, has a replay with the state NOT_ASKED. options: None means the default bounds and the runner's own time limit.
         """
         how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
         tasks: dict[int, ReplayTask] = {}
@@ -490,7 +498,7 @@ def _is_open(outcome: Outcome, replay: Replay) -> bool:
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
-    """Returns texts such as "`weight` stale -> fresh", one for each output that both have and whose verdict differs."""
+    """Returns a text such as "`weight` stale -> fresh" for each output that both mappings have, with different verdicts."""
     return tuple(
         f"`{name}` {one[name].value} -> {verdict.value}"
         for name, verdict in other.items()
@@ -527,9 +535,9 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, `lossy 0.25`
-    (precision is lost: a relative error of 0.25), or why there are no numbers, such as `too large`. Empty without a
-    replay or with an error.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, or `lossy 0.25`
+    (precision is lost: a relative error of 0.25). If there are no numbers, says why, for example `too large`. Empty without
+    a replay or with an error.
     """
     if replay is None or outcome.error:
         return ""
@@ -544,7 +552,7 @@ def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
-    """Returns a text such as "`bias` and `weight` are stale, `input` is latent"; empty if all are fresh."""
+    """Returns a text such as "`bias` and `weight` are stale, `input` is latent"; empty if all outputs are fresh."""
     phrases: list[str] = []
     for verdict in reversed(VERDICT_ORDER):
         names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
@@ -554,7 +562,9 @@ def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
 
 
 def explain_wrong(outcome: Outcome) -> tuple[str, ...]:
-    """Returns one sentence for each finding that explains a verdict other than fresh; for an error, the error alone."""
+    """Returns one sentence for each finding that explains why an output is not fresh. If the trial ended with an error,
+    returns only the error.
+    """
     if outcome.error:
         return (f"because {outcome.error}",)
     sentences = [
@@ -594,7 +604,7 @@ ROUNDS = 2
 
 
 def try_in_batches(runner: TrialRunner, trials: Sequence[Trial]) -> Iterator[tuple[Outcome, ...]]:
-    """Yields, after each batch of trials, all outcomes so far, in the order of the trials."""
+    """Tries the trials in batches. After each batch, yields all outcomes so far, in the order of the trials."""
     known: tuple[Outcome, ...] = ()
     for batch in batched(trials, ROUNDS * runner.jobs):
         known += runner.try_all(batch)
@@ -614,7 +624,9 @@ def require_device(options: BisectOptions) -> None:
 
 
 def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
-    """Returns a map from case id to the case's run on the device. A failure is not raised: it is in the run's `error`."""
+    """Returns a map from case id to the case's run on the device. Does not raise the failure of a run: it is in the run's
+    `error`.
+    """
     how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
     runs = run_judged_cases(
         cases,

@@ -1,4 +1,4 @@
-"""`ligerdiag bisect`: finds what makes a case right or wrong, by varying one property of its compile."""
+"""`ligerdiag bisect`: finds the reason why a case is right or wrong, by varying one property of its compile."""
 
 import sys
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectLine(ReplayBounds, BisectOptions):
-    """The options of `bisect`: how to search, and where the answer goes."""
+    """The options of `bisect`: the case, how to search, and where the answer goes."""
 
     targets: BisectTargets = ()
     format: AnswerForm = AnswerFormat.TERMINAL

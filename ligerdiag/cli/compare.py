@@ -1,4 +1,4 @@
-"""`ligerdiag compare`, and `check --toolchain A,B`: says what became better or worse between two reports."""
+"""`ligerdiag compare`, and `check --toolchain A,B`: lists the changes for the better or worse between two reports."""
 
 import sys
 from dataclasses import dataclass

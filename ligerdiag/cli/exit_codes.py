@@ -119,7 +119,7 @@ _ORDER = (
     ExitCode.AS_EXPECTED,
 )
 PRECEDENCE = "If several apply, the first of these counts: 130 or 143, 2, 3, 1, 4, 5, 0."
-"""The order of `_ORDER`, for the user."""
+"""The order of precedence of the exit codes, as a text for the user."""
 
 _OF_ENDINGS: Mapping[Ending, ExitCode] = {
     Ending.INTERRUPT: ExitCode.INTERRUPTED,
@@ -130,7 +130,9 @@ _OF_ENDINGS: Mapping[Ending, ExitCode] = {
 
 
 class FailOn(StrEnum):
-    """The lowest severity of a finding that makes a run fail; with `never`, only expectations can."""
+    """The lowest severity of a finding that makes a run fail; with `never`, only a case that is not as expected makes it
+    fail.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -144,12 +146,12 @@ def _is_undecided(case: CaseReport) -> bool:
 
 
 def choose_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
-    """Returns the first of these codes in `PRECEDENCE`; there must be at least one."""
+    """Returns the code that comes first in `PRECEDENCE`; there must be at least one code."""
     return min(codes, key=_ORDER.index)
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run of `check` or `inspect`; if several apply, the first one in `PRECEDENCE`."""
+    """Returns the exit code of a run of `check` or `inspect`; if several codes apply, the first of them in `PRECEDENCE`."""
     if report.interrupted and report.ended_by in (Ending.INTERRUPT, Ending.TERMINATE):
         return find_ending_code(report.ended_by)
     codes = {compute_case_code(case, fail_on=fail_on, strict=strict) for case in report.cases}
@@ -169,8 +171,8 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run that has only this case. A case that was not run gives AS_EXPECTED, as does every
-    case that does not make the run fail.
+    """Returns the exit code of a run that has only this case. A case that does not make the run fail gives AS_EXPECTED, also
+    a case that was not run.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
@@ -186,14 +188,14 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
-    A run ended by its time limit exits with 3, like a run with a single case that takes too long. It gets no code of a
-    signal, because the user set the limit; and 4 would mean that a case was analysed and could not be decided.
+    A run ended by its time limit exits with 3, like a run with a single case that takes too long. A signal's code would be
+    wrong, because the user set the limit. Code 4 would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:
-    """Returns the exit code of a run of `diff`; if several apply, the first one in `PRECEDENCE`."""
+    """Returns the exit code of a run of `diff`; if several codes apply, the first of them in `PRECEDENCE`."""
     if report.interrupted:
         return ExitCode.INTERRUPTED
     sides = [side.report for one in report.differences for side in one.sides]
@@ -222,7 +224,7 @@ def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
 
 
 def fails_run(case: CaseReport, fail_on: FailOn) -> bool:
-    """Returns whether this case makes the run exit with 1."""
+    """Returns whether this case makes the run exit with code 1."""
     return _fails(case, fail_on) or _drifts_or_exceeds(case, fail_on)
 
 

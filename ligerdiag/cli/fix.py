@@ -1,4 +1,4 @@
-"""`ligerdiag fix`: changes the source so that every output is fresh, and proves it."""
+"""`ligerdiag fix`: changes the source so that every output is fresh, and proves that the changed program is right."""
 
 import sys
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class FixLine(ReplayBounds):
-    """The options of `fix`: what to make right, with which cures, and where the diff goes."""
+    """The options of `fix`: which cases to make right, with which cures, and where the diff goes."""
 
     selectors: Annotated[
         tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
@@ -144,7 +144,9 @@ def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) ->
             fixes = find_fixes(FixOptions(check=replace(options, record=False, view=False)), show)
         ending = work.ending
     if ending is not None:
-        sys.stderr.write(f"fix: nothing proposed, ended by {ending.value}; call it again to continue\n")
+        sys.stderr.write(
+            f"fix: no cure was found before {ending.value} ended the search; run the same command again to continue\n"
+        )
         return ending
     for one in fixes:
         if one.hazards:

@@ -87,7 +87,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleLine(ReplayBounds, BudgetOptions, RuleOptions, InspectOptions):
-    """The options that `inspect` and `report` share."""
+    """The options that `inspect` and `report` share, such as the modules to inspect."""
 
     fail_on: Annotated[
         FailOn | None, Option("--fail-on", help="Lowest severity of a finding that fails the run. [default: warning]")

@@ -1,8 +1,8 @@
 """Makes the parts of a bug report that take time: bisections that find what changes the result, and the text of the
 module to attach.
 
-Ctrl-C, SIGTERM and the time limit end this work too; the body then has the parts that are done. No body is made of a run
-that was ended before its cases were checked.
+Ctrl-C, SIGTERM and the time limit end this work too; the bug report then has the parts that are done. If a run is ended
+before its cases were checked, there is no bug report.
 """
 
 import sys
@@ -40,7 +40,7 @@ def make_issue_parts(
     watch: EndWatch,
     on_progress: OnProgress | None,
 ) -> IssueParts:
-    """Makes the parts that a bug report needs; none if no output has the format `issue`. Says on stderr if an event
+    """Makes the parts that a bug report needs; makes none if no output has the format `issue`. Says on stderr if an event
     ends the work early. Raises InputError as `bisect_subject` does.
 
     options: the options of the run. watch: the handler of signals of this run.
@@ -58,8 +58,10 @@ def make_issue_parts(
                     module = api.print_module(report, options.cache_directory)
         ending = work.ending or ending
     if ending is not None:
-        part = "`--bisect` is incomplete" if axes else "without the module"
-        sys.stderr.write(f"issue: {part}, ended by {ending.value}; call it again to continue\n")
+        part = "`--bisect` is incomplete" if axes else "the module is missing"
+        sys.stderr.write(
+            f"issue: {part}, because {ending.value} ended the work; run the same command again to continue\n"
+        )
     return IssueParts(bisections=tuple(bisections), module=module, ending=ending)
 
 
@@ -72,8 +74,8 @@ def add_bisections(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> Ending | None:
-    """Adds to `found` a bisection along each axis, up to the event that ends the work, and returns that event. Raises
-    InputError as `bisect_subject` does.
+    """Adds to `found` a bisection along each axis. If an event ends this work early, returns the event, and None otherwise.
+    Raises InputError as `bisect_subject` does.
     """
     from ligerdiag import api
 

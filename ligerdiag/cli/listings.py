@@ -201,7 +201,7 @@ Exit codes:
 
 
 class Action(StrEnum):
-    """The actions that `ligerdiag toolchains` knows."""
+    """The actions of `ligerdiag toolchains`."""
 
     LIST = "list"
     CREATE = "create"

@@ -1,4 +1,4 @@
-"""Makes a command from a record with one field for each option: a function that typer understands.
+"""Makes a function that typer understands as a command, from a record with one field for each option.
 
 The module also holds the options that several commands have in addition to those of `ligerdiag.run_options`, and reads
 the defaults that [tool.ligerdiag] gives.
@@ -88,8 +88,8 @@ def _unpack(one: "Field[Any]", value: object) -> object:
 
 
 def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
-    """Returns a record of options for the API: each of its fields has the value of the field of `line` with the same name,
-    unless `changes` gives another value.
+    """Returns a record of options for the API: each field has the value of the field of `line` with this name, unless
+    `changes` gives another value.
     """
     names = [one.name for one in fields(cast("Any", options))]
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
@@ -251,8 +251,8 @@ class RuleOptions:
     ] = False
 
     def make_entries(self) -> tuple["ConfigEntry", ...]:
-        """Returns an entry for each rule whose findings do not count: they are allowed, and stay in the report. Raises
-        InputError for a word that names no rule.
+        """Returns a configuration entry for each rule whose findings do not count, which allows these findings; they stay in
+        the report. Raises InputError for a word that names no rule.
         """
         from ligerdiag.report.allowed.suppressions import ConfigEntry
         from ligerdiag.rules.registry import RULES

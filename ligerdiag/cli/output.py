@@ -35,7 +35,9 @@ def require_writable(path: Path, option: str = "--output") -> None:
     if not path.parent.is_dir():
         raise InputError(f"expected the directory of {option} to exist but `{path.parent}` does not")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"expected to be allowed to write to `{path.parent}` for {option}")
+        raise InputError(
+            f"cannot write to `{path.parent}` for {option}: no permission, name a file in another directory"
+        )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -110,8 +112,8 @@ def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
 
 
 def require_known_file(path: Path) -> None:
-    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at
-    `path` holds anything else.
+    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at `path` is
+    anything but a file of known findings.
     """
     from ligerdiag import api
 
@@ -137,7 +139,7 @@ class AnswerFormat(StrEnum):
 
 
 class ComparisonFormat(StrEnum):
-    """The formats of the output of `compare`, which are some of the formats of a report."""
+    """The formats in which `compare` can write its answer: some of the formats of a report."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -145,8 +147,8 @@ class ComparisonFormat(StrEnum):
 
 
 def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
-    """Returns the outputs that the options `--output` of a comparison ask for, as `parse_outputs` does. Raises
-    InputError also for a format that comparisons lack.
+    """Returns the outputs that the options `--output` of a comparison request, as `parse_outputs` does. Also raises
+    InputError for a format that comparisons do not have.
     """
     outputs = parse_outputs(words, form)
     known = [one.value for one in ComparisonFormat]
@@ -189,8 +191,8 @@ def write_report_comparison(
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes bisections to standard output in the format `form`; with `output`, writes them to that file, and a table
-    to standard output. code: the exit code to name in JSON.
+    """Writes bisections to standard output in the format `form`. If `output` is given, writes them to that file instead, and
+    a table to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_bisections_json
     from ligerdiag.report.terminal.full_report import render_bisections
@@ -204,8 +206,8 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the result of `diff` to standard output in the format `form`; with `output`, writes it to that file, and a
-    table to standard output. code: the exit code to name in JSON.
+    """Writes the result of `diff` to standard output in the format `form`. If `output` is given, writes it to that file
+    instead, and a table to standard output. code: the exit code to name in JSON.
     """
     from ligerdiag.report.json import render_differences_json
     from ligerdiag.report.terminal.full_report import render_difference_report
@@ -253,7 +255,7 @@ def require_html_directory(path: Path) -> None:
     if not existing.is_dir():
         raise InputError(f"expected a directory for --html but `{existing}` is a file")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"expected to be allowed to write to `{existing}` for --html")
+        raise InputError(f"cannot write to `{existing}` for --html: no permission, name another directory")
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
@@ -343,7 +345,7 @@ FORMATS: Mapping[str, Format] = {
     ".txt": Format.TERMINAL,
     ".xml": Format.JUNIT,
 }
-"""The suffix of a file to the format of a report in it."""
+"""Maps the suffix of a file's name to the format of the report in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,9 +362,9 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Returns the outputs that the options `--output` ask for. Each is `FORMAT=FILE`, or `FILE` in the format of its
-    suffix; a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`,
-    or the table if a `FILE` without `FORMAT=` gets `form`.
+    """Returns the outputs that the options `--output` request. Each is `FORMAT=FILE`, or `FILE` in the format of its suffix;
+    a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`, or the
+    table if a `FILE` without `FORMAT=` gets `form`.
 
     Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
     be written.
@@ -402,7 +404,9 @@ def write_report(
     """
     files, shown = dict(outputs.files), outputs.shown
     if report.cut_by is not None and outputs.has(Format.ISSUE):
-        sys.stderr.write(f"issue: not made, ended by {report.cut_by.value}; call it again to continue\n")
+        sys.stderr.write(
+            f"issue: no bug report, because {report.cut_by.value} ended the run; run the same command again to continue\n"
+        )
         files = {path: form for path, form in files.items() if form is not Format.ISSUE}
         shown = None if shown is Format.ISSUE else shown
 
@@ -444,7 +448,7 @@ def _write_issue(report: CheckReport, path: Path, bisections: Sequence[Bisection
 
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the number of findings of each rule to standard output; to stderr if standard output has a format for
+    """Writes the number of findings of each rule to standard output, or to stderr if standard output has a format for
     programs, such as JSON.
     """
     from ligerdiag.report.terminal.concise import render_statistics
@@ -453,8 +457,8 @@ def write_statistics(report: CheckReport, outputs: Outputs) -> None:
 
 
 def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
-    """Writes the slowest cases, at most `count` of them or all for 0, to standard output; to stderr if standard output
-    has a format for programs, such as JSON.
+    """Writes the slowest cases to standard output, or to stderr if standard output has a format for programs, such as JSON.
+    count: the most cases to write; 0 means all.
     """
     from ligerdiag.report.terminal.durations import render_durations
 
@@ -462,7 +466,7 @@ def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
 
 
 def write_printed(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the text that the user's code printed to standard output; to stderr if standard output has a format for
+    """Writes the text that the user's code printed to standard output, or to stderr if standard output has a format for
     programs, such as JSON.
     """
     from ligerdiag.report.terminal.printed_text import render_printed

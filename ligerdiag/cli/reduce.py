@@ -71,7 +71,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """The text on standard output, beside the files that `reduce` writes."""
+    """The form of the text that `reduce` writes to standard output, in addition to its files."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"
@@ -143,7 +143,7 @@ def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | Non
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
         + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
-        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
+        + ("ended:   " + f"by {ending.value}; run the same command again to continue\n" if ending is not None else "")
     )
 
 
@@ -161,8 +161,10 @@ def _write_issue(
         ending = work.ending or ending
     sys.stdout.write(text)
     if ending is not None:
-        lacks = "`--bisect` is incomplete" if text else "not made"
-        sys.stderr.write(f"issue:   {lacks}, ended by {ending.value}; call it again to continue\n")
+        lacks = "`--bisect` is incomplete" if text else "no bug report"
+        sys.stderr.write(
+            f"issue:   {lacks}, because {ending.value} ended the work; run the same command again to continue\n"
+        )
     return ending
 
 
@@ -214,7 +216,7 @@ def _reduce_dump(options: ReduceOptions, show: Callable[[str], None] | None, tim
         f"after:   {reduced.after}\n"
         f"written: {', '.join(f'`{path}`' for path in names)} and `{dump}`, the same as protobuf, {bytes_kept}, after"
         f" {reduced.candidates} candidates\n"
-        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
+        + ("ended:   " + f"by {ending.value}; run the same command again to continue\n" if ending is not None else "")
     )
     raise typer.Exit(code)
 

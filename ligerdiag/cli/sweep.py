@@ -148,7 +148,9 @@ sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler job
 
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
-    """Writes the page of that name for a result, unless it exists already; returns whether it exists now."""
+    """Writes the page with the name `name` for a result, unless the page exists already. Returns whether the page exists
+    now.
+    """
     from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
@@ -181,9 +183,8 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns the exit code of a sweep: 130, 143 or 3 if the sweep was ended early. Otherwise it is one of the exit
-    codes of the sweep's cells and unreadable sources: the one that `check` would choose. A cell without a code counts
-    as 3.
+    """Returns the exit code of a sweep: 130, 143 or 3 if the sweep was ended early. Otherwise it is the code that `check`
+    would choose from those of the sweep's cells and unreadable sources; a cell without a code counts as 3.
     """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 

@@ -12,14 +12,14 @@ class Verbosity(Enum):
     """How much of a report the terminal shows; the formats for programs are always complete."""
 
     QUIET = "quiet"
-    """Only the findings that count, the reasons why a case is not as expected, and the last line; no progress."""
+    """Shows only the findings that count, the reasons why a case is not as expected, and the last line; no progress."""
     USUAL = "usual"
     VERBOSE = "verbose"
-    """Also the numbers, all evidence, every case, and what the user's code prints."""
+    """Also shows the numbers, all evidence, every case, and the text that the user's code prints."""
 
 
 def parse_verbosity(*, quiet: bool, verbose: bool) -> Verbosity:
-    """Returns the verbosity that `--quiet` and `--verbose` ask for. Raises InputError if both are given."""
+    """Returns the verbosity that the options `--quiet` and `--verbose` set. Raises InputError if both are given."""
     if quiet and verbose:
         raise InputError("expected -q or -v but got both: -q leaves out most of the report, and -v adds to it")
     if quiet:

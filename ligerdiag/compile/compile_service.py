@@ -58,8 +58,8 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
-    """The result of compiling one case for one target: an artifact (the directory with everything that XLA wrote), or
-    the error because of which there is none.
+    """The result of compiling one case for one target: an artifact (the directory with everything that XLA wrote), or the
+    error that prevented it.
     """
 
     case: CaseSpec
@@ -169,9 +169,9 @@ def compile_cases(
 ) -> Generator[CompileResult]:
     """Yields a result for each case on each target as soon as it exists; results from the cache come first.
 
-    An error of a case is not raised: it is in the case's result. variation: the compiler options with which the
-    cases are compiled, and the ties, which force reads to happen after kernels; by default none. refresh: whether to
-    compile even cases whose artifacts are in the cache. Raises WorkerImportError if no worker can start.
+    Does not raise the error of a single case: the case's result has it. variation: the compiler options with which the cases
+    are compiled, and the ties, which force reads to happen after kernels; by default none. refresh: whether to compile even
+    cases whose artifacts are in the cache. Raises WorkerImportError if no worker can start.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
@@ -334,8 +334,8 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache
-    knows the cases of the source.
+    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache has
+    the cases of the source.
     """
     return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
@@ -343,8 +343,8 @@ def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source)
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the files of the project on which an artifact depends, each with its sha256: those that an import of the
-    source reads, and those that are imported while the case is traced. Empty unless the cache knows the artifact.
+    """Returns the files of the project on which an artifact depends, each with its sha256. An import of the source reads
+    them, or they are imported while the case is traced. Empty unless the cache has the artifact.
 
     environ: environment variables with which the artifact was compiled.
     """
@@ -397,12 +397,14 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
 
 @remember
 def compute_compile_fingerprint() -> str:
-    """Returns the sha256 of those sources of ligerdiag that decide what an artifact contains, file names included."""
+    """Returns a sha256 over the names and contents of all source files of ligerdiag that decide the contents of an
+    artifact.
+    """
     return compute_sources_sha256(_PARTS)
 
 
 def compute_sources_sha256(parts: Sequence[str]) -> str:
-    """Returns the sha256 of these files and folders of ligerdiag's source, file names included."""
+    """Returns a sha256 over the names and contents of these files and folders of ligerdiag's source."""
     root = Path(__file__).parents[1]
     digest = sha256()
     for part in parts:

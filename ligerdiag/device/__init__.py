@@ -1,3 +1,3 @@
-"""Runs a case on the GPUs of this machine and compares the results with two others: the intended results, which are
-the results of the program in program order, and the results of the replayed schedule.
+"""Runs a case on the GPUs of this machine. Compares the results with the intended ones, which a run in program order gives,
+and with the results of the replayed schedule.
 """

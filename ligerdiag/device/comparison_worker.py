@@ -1,12 +1,12 @@
 """The comparison worker: compares a GPU's results with program order and with the replay, on the CPU.
 
-Program order is the run of the program as its author wrote it, in the order of the source; it gives the intended
-result, as in a replay. Tensor cores round the f32 operands of a product to TF32 unless the program asks for more
-precision. Replay does not imitate this, except to measure how far such roundings move an output that is neither
-intended nor stale: where the function amplifies them, as sin does for large products, nothing can be said about it. An
-output that agrees with program order is also compared with the output of the case's reference, a function that computes
-the outputs independently, if the case has one. If the two differ by more than the tolerance, the output is lossy:
-nearer to right than to stale, but less exact than rounding explains.
+Program order is the run of the program as its author wrote it, in the order of the source; it gives the intended result, as
+in a replay. Tensor cores round the f32 operands of a product to TF32 unless the program asks for more precision. Replay does
+not imitate this, except to measure how far such roundings move an output that is neither intended nor stale. Where the
+function amplifies the roundings, as sin does for large products, nothing can be said about the output. An output that agrees
+with program order is also compared with the output of the case's reference, a function that computes the outputs
+independently, if the case has one. If the two differ by more than the tolerance, the output is lossy: nearer to right than
+to stale, but less exact than rounding explains.
 
 Where XLA's buffer assignment contradicts its own module, as it does for some donated arguments, the schedule cannot be
 replayed: the device's results are compared with program order alone.
@@ -49,9 +49,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares the results that the device has left in the folder `results` with the intended results, which are the results
-    of the program in program order, and with the results of the artifact's replayed schedule, for each set of random
-    arguments.
+    """Compares a device's results in the folder `results` with the intended results, which a run in program order gives, and
+    with those of the artifact's replayed schedule. Does so for each set of random arguments.
     """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 DEVICE_TOLERANCE = 2e-2
 """The relative error in norm up to which a device's output counts as equal. TF32 keeps 11 bits (2**-12 = 2.4e-4 per
-operand), and a few products in a row, and sums that cancel, lead to some 1e-3 on an H200; missed hidden writes lead
-to 0.5 and more.
+operand). A few products in a row, and sums that cancel, give errors of some 1e-3 on an H200; missed hidden writes give 0.5
+and more.
 """
 
 BADNESS = (
@@ -130,7 +130,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request to replay the artifact of a run on the device with the same arguments, and to compare the results."""
+    """A request to replay, with the same arguments, the artifact that ran on a device, and to compare the two results."""
 
     source: Source
     case_id: str
@@ -169,7 +169,8 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job in which a worker replays the artifact that ran on the device, and compares the two results.
+    """Returns the job in which a worker replays an artifact that ran on the device, and compares the results of the device
+    and the replay.
 
     timeout: in seconds.
     """

@@ -1,9 +1,9 @@
 """Runs cases on this machine's GPUs, analyses the artifact of each run, and has the results compared.
 
-The intended result comes from a replay of the program as written, in program order, on the same inputs. If that replay
-is too large or does not cover the program, the intended result comes from the case's reference, a function that
-computes the outputs independently; without a reference, the results cannot be judged. A worker that dies or takes too
-long fails only its own case. The devices' results are removed afterwards.
+The intended result comes from a replay of the program as written, in program order, on the same inputs. If that replay is
+too large or does not cover the program, the intended result comes from the case's reference, a function that computes the
+outputs independently. Without a reference, the results cannot be judged. A worker that dies or takes too long fails only its
+own case. The devices' results are removed afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ _INSTEAD = "leave the option out to replay on the CPU"
 
 def require_gpu(toolchain: str = DEFAULT, *, asked: str = "`--device`", instead: str = _INSTEAD) -> None:
     """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one. asked: the option or
-    command that needs the GPU. instead: advice for a machine without one.
+    command that needs the GPU, for the message. instead: advice for a machine without a GPU.
 
     Commands call this function before they compile anything.
     """
@@ -85,10 +85,11 @@ def run_cases(
     judge: JudgeArtifact,
     on_case: OnCase,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with the result of its run. An error of one case is not raised: it is in the `error` of the
-    case's result.
+    """Yields each case with the result of its run. Does not raise the error of a single case: the `error` of the case's
+    result has it.
 
-    judge: returns the static verdicts on an artifact. on_case: is called when a case starts and when it has finished.
+    judge: function that returns the verdicts of the static analysis on an artifact. on_case: is called when a case starts
+    and when it has finished.
     """
     cores = count_cores()
     with (
@@ -186,8 +187,8 @@ def run_judged_cases(
     draws: Callable[[CaseSpec], int],
     report_progress: OnProgress,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with the result of its run on the device and the static verdicts, one case after another. An
-    error of one case is not raised: it is in the `error` of the case's result.
+    """Yields each case with the result of its run on the device and the static verdicts, one case after another. Does not
+    raise the error of a single case: the `error` of the case's result has it.
 
     effects: the user's declarations of kernels' effects, besides the declarations of each case. replay: how to replay the
     program in program order, which gives the intended result; if it is None, the intended result comes from the case's

@@ -140,8 +140,8 @@ def build_device_mesh(case: Case, *, asked: str = _ASKED) -> Mesh:
 
 
 def arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str], *, asked: str = _ASKED) -> Mesh:
-    """Returns a mesh of these sizes over the first GPUs of this machine. asked: the option or command that needs them.
-    Raises InputError if JAX finds too few GPUs.
+    """Returns a mesh of these sizes over the first GPUs of this machine. asked: the option or command that needs the GPUs,
+    for the message. Raises InputError if JAX finds too few GPUs.
     """
     needed = prod(sizes.values())
     library: Any = jax

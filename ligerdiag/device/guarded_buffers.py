@@ -80,7 +80,7 @@ class PlacedArray:
         return np.array(self._whole, np.uint8)[GUARD : GUARD + self.array.nbytes]
 
     def count_changed_guards(self) -> int:
-        """Returns the number of guard bytes that have another value than at the start; 0 without guards."""
+        """Returns the number of guard bytes whose value has changed since the array was placed; 0 if there are no guards."""
         if self._whole is None:
             return 0
         found: Bytes = np.array(self._whole, np.uint8)
@@ -92,7 +92,7 @@ class PlacedArray:
 def place_array(contents: Bytes, dtype: Any, shape: tuple[int, ...], device: Any, guard: int) -> PlacedArray:
     """Copies an array to the device, between guard bytes if possible, and waits until it is there.
 
-    contents: the array's bytes. guard: the number of the pattern of the guard bytes.
+    contents: the array's bytes. guard: 0 or 1, the number of the pattern of the guard bytes (see `make_pattern`).
     """
     library: Any = jax
     code = _find_code(np.dtype(dtype))

@@ -1,8 +1,8 @@
 """Finds the kernel calls in a traced program, and evaluates the program one equation after another, so that each call can be
 run on the operands that it gets in the program.
 
-An evaluation enters what JAX inlines anyway (`jit`, `checkpoint`, custom derivatives), the chosen branch of a `cond`,
-and the first step of a loop. It does not enter a `shard_map` or a `custom_partitioning`: a call in there is not tried.
+An evaluation enters what JAX inlines anyway (`jit`, `checkpoint`, custom derivatives), the chosen branch of a `cond`, and
+the first step of a loop. It does not enter a `shard_map` or a `custom_partitioning`: calls inside of these are not run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from ligerdiag.errors import describe_fault
 
 FFI = "ffi_call"
 KERNELS = (*PRIMITIVES, FFI)
-"""Names of the primitives whose calls are tried."""
+"""Names of the primitives whose calls are run and checked."""
 _CLOSED = ("shard_map", "custom_partitioning")
 
 type Visit = Callable[[Any, Sequence[Any]], None]
@@ -28,7 +28,7 @@ type Visit = Callable[[Any, Sequence[Any]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelEquation:
-    """The equation of a kernel call, and its place in a traced program."""
+    """The equation of a kernel call in a traced program, and its place there."""
 
     jaxpr: Any
     """The jaxpr that contains the equation."""
@@ -58,7 +58,7 @@ def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
 
 @dataclass(slots=True, eq=False)
 class EagerEvaluation:
-    """One evaluation of a traced program on arrays of a device."""
+    """One evaluation of a traced program, equation by equation, on arrays of a device."""
 
     visit: Visit
     visited: set[int] = field(default_factory=set[int])
@@ -69,7 +69,7 @@ class EagerEvaluation:
     """The keys of `missed` whose calls were not reached because an operation raised an error."""
 
     def run(self, closed: Any, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results of a closed jaxpr. Passes on the errors of its operations."""
+        """Returns the results of a closed jaxpr. Does not catch the errors of the operations."""
         return self._evaluate(closed.jaxpr, closed.consts, arguments)
 
     def _evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:

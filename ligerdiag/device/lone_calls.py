@@ -1,4 +1,5 @@
-"""Finds the kernel calls of a live function, lowers each by itself and, on request, runs each with canaries in its outputs.
+"""Finds the kernel calls of a live function and lowers each as a program of its own. On request, it runs each program with
+canaries (byte patterns that show unwritten elements) in its outputs.
 
 `opcheck_worker` runs this in a process of its own.
 """
@@ -51,8 +52,8 @@ _JITS = ("jit", "pjit")
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
-    """Returns the kernel calls of the source's only case and, if the request names a platform, the observations of their
-    runs on it.
+    """Returns the kernel calls of the source's only case. If the request names a platform, also runs them there and returns
+    the observations.
 
     Raises CaseError if the function raises while JAX traces it, InputError if its arguments do not fit or there is no
     device.

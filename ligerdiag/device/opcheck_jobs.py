@@ -10,8 +10,8 @@ from ligerdiag.model.opcheck_report import FoundCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpcheckRequest:
-    """A request to a worker for the kernel calls of a live function and, if the worker is to run them, for the observations
-    of the runs.
+    """A request to a worker for the kernel calls of a pickled function. If the worker is to run the calls, it also returns
+    the observations of the runs.
     """
 
     source: Source

@@ -40,12 +40,12 @@ _STATM = Path("/proc/self/statm")
 
 
 def compute_allowance(paths: Iterable[Path]) -> int:
-    """Returns how many bytes of memory reading and analysing these files may take."""
+    """Returns how many bytes of memory ligerdiag may use to read and analyse these files."""
     return BASE_MEMORY_BYTES + MEMORY_PER_BYTE * count_stored_bytes(paths)
 
 
 def compute_seconds(paths: Iterable[Path]) -> float:
-    """Returns how many seconds of processor time reading and analysing these files may take."""
+    """Returns how many seconds of processor time ligerdiag may use to read and analyse these files."""
     return BASE_SECONDS + SECONDS_PER_BYTE * count_stored_bytes(paths)
 
 
@@ -140,7 +140,7 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class Form(StrEnum):
-    """The format of a file's contents, as far as their first bytes show it."""
+    """The format of a file's contents, as far as the first bytes show the format."""
 
     TEXT = "HLO text"
     PROTO = "protobuf"
@@ -202,8 +202,8 @@ def strip_paste(data: bytes) -> bytes:
     """Returns HLO text without the additions of copy and paste: a byte order mark, a `>` before each line, and text
     before and after the module.
 
-    For Markdown, returns the HLO between its fences. Any other data is returned unchanged. Lines of HLO after the last
-    closed computation are kept: they show that the text was cut off there. Without these lines, a computation that
+    If the data are Markdown, returns the HLO between the fences. Any other data is returned unchanged. Lines of HLO after
+    the last closed computation are kept: they show that the text was cut off there. Without these lines, a computation that
     another computation calls would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
@@ -226,10 +226,9 @@ def strip_paste(data: bytes) -> bytes:
 def take_fenced(data: bytes) -> bytes:
     """Returns the HLO between the fences (``` or ~~~) of Markdown, concatenated.
 
-    A fence is closed only by a line with at least as many of its characters. A fence that is not closed extends to the end.
-    Other fenced text, such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text
-    ends at the first fence. Any other data is returned unchanged; so is text that has modules both inside
-    and outside of fences.
+    A fence ends only at a line with at least as many of its characters, or else at the end of the data. Other fenced text,
+    such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text ends at the first fence.
+    Any other data is returned unchanged; so is text that has modules both inside and outside of fences.
     """
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
         return data
@@ -298,9 +297,7 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text says which computation is its entry. If the text does not say it, XLA's parser takes the last
-    computation.
-    """
+    """Returns whether HLO text marks its entry computation. If it does not, XLA's parser takes the last computation."""
     return _ENTRY.search(text) is not None
 
 
@@ -334,9 +331,9 @@ def compute_form(data: bytes) -> Form:
 
 
 def is_whole(data: bytes) -> bool:
-    """Returns whether HLO is complete, by a quick look that detects a truncated file; false for bytes that are no HLO.
+    """Returns whether HLO is complete, by a quick check that detects a truncated file; false for bytes that are no HLO.
 
-    The look parses a protobuf as the message type Empty, which has no fields, so only the outermost fields are checked.
+    A protobuf is parsed as the message type Empty, which has no fields, so only the outermost fields are checked.
     """
     match compute_form(data):
         case Form.TEXT:

@@ -1,4 +1,4 @@
-"""Finds the compilations under a path: the names of XLA's dump files tell which files belong to one module.
+"""Finds the compilations under a path: groups files by module, from the names that XLA gives its dump files.
 
 The names (xla/service/dump.cc, FilenameFor):
 
@@ -45,7 +45,7 @@ from ligerdiag.untrusted_files import (
 
 
 class Role(StrEnum):
-    """The part of a compilation that a file holds."""
+    """The content of a file in a dump, such as the module after optimizations, with its schedule."""
 
     PROGRAM = "program"
     """The module before optimizations."""
@@ -75,7 +75,7 @@ class DumpName:
     target: str = ""
     """The target, such as `sm_9.0a`; empty if the name omits it."""
     is_proto: bool = False
-    """Whether the name's ending promises a protobuf."""
+    """Whether the name's ending is that of a protobuf."""
 
 
 _HEAD = re.compile(r"(?:(?P<stamp>\d+)\.)?(?P<number>module_\d+)\.(?P<rest>.+)", re.DOTALL)
@@ -94,7 +94,7 @@ _BEFORE = re.compile(r"(?:(?P<module>.*)\.)?before_optimizations", re.DOTALL)
 
 
 def parse_dump_name(name: str) -> DumpName | None:
-    """Parses the name of one file, without its directory; None for a name that is not XLA's."""
+    """Parses the name of one file, without its directory; None if XLA gives no file such a name."""
     head = _HEAD.fullmatch(name)
     if head is None:
         return None
@@ -137,7 +137,7 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
     """The files of one compilation. There may be several files with the same content, such as the optimized module as a
-    protobuf and as text; they are in the order in which to try them.
+    protobuf and as text; such files are in the order in which they are to be tried.
     """
 
     id: str
@@ -198,7 +198,7 @@ class ModuleCounter:
     _known: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     def find(self, path: Path) -> int:
-        """Returns the number of modules in the file; 1 if they cannot be counted."""
+        """Returns the number of modules in the file; 1 if the modules cannot be counted."""
         key = _identify(path)
         if key is not None and key in self._known:
             return self._known[key]
@@ -219,7 +219,9 @@ class ModuleCounter:
 
 
 def count_here(path: Path) -> int | None:
-    """Counts the modules of a file in this process, without bounds: suitable for the user's own files."""
+    """Returns the number of modules in a file, or None if it cannot be read. Counts them in this process, without limits on
+    time and memory, which suits the user's own files.
+    """
     try:
         return count_modules(path)
     except (ArtifactError, OSError):

@@ -57,7 +57,7 @@ class LoadedModule:
 
 
 class NoScheduleError(ArtifactError):
-    """Raised if a module can be read but has no schedule, so that it is not the module that runs."""
+    """Raised if a module can be read but has no schedule. Such a module is not the one that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
@@ -292,7 +292,7 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The launches of a module, as far as files about them were found; a module can be judged without them."""
+    """The launches of a module, as far as the dump has files about them. A module can be judged without such files."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None

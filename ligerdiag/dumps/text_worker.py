@@ -62,7 +62,8 @@ def make_text_job(request: TextRequest, name: str) -> Job[None]:
     """Returns the job for a text worker; the job is done when the file with the protobuf is written. name: the name of the
     job in messages.
 
-    The worker limits its own processor time. The wall-clock limit is many times that, because the machine may be busy.
+    The worker limits its own processor time. The job's limit of wall-clock time is many times longer, because the machine
+    may be busy.
     """
 
     def parse(line: str) -> None:

@@ -1,9 +1,9 @@
 """Defines CallEffects: the effects of a custom call on the bytes of each of its buffers, or why they are unknown.
 
-An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here
-one instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all
-programs of the grid, for the scalars that the launch passes and the size of the buffer, provided that the kernel
-terminates and no pointer leaves the buffer from which it was made.
+An `Access` says whether the call reads or writes a buffer; an `OperandUse` says in more detail how. A *program* is here one
+instance of the kernel; the launch's grid consists of programs. Every value except UNKNOWN is proven for all programs of the
+grid, for the scalars that the launch passes and the size of the buffer. It holds if the kernel terminates and no pointer
+leaves the buffer from which it was made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether programs of the grid read elements that they have not written before, so that the buffer's old contents
+    """Whether programs of the grid read elements that they have not written before. If they do, the buffer's old contents
     matter.
 
     YES means that some program certainly does; NO means that no program can.
@@ -50,8 +50,8 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read that sees contents from before the launch. Other programs may overwrite the bytes during the launch, so this
-    is certain only of the program that reads them first.
+    """A read that sees contents from before the launch. Other programs may overwrite the bytes during the launch, so only
+    the first program that reads them certainly sees the old contents.
     """
 
     is_atomic: bool
@@ -135,8 +135,8 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Says whether a kernel's programs would write bytes that other programs read if the buffer `reader` and the buffer
-    `writer` were exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
+    """Says whether a kernel's programs would write bytes that other programs read, in one case: the buffers `reader` and
+    `writer` are exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
     """
 
     reader: int
@@ -163,8 +163,8 @@ class InPlace:
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
     """Returns, for each pair of buffers, an `InPlace` that is true of every configuration that the launcher may run.
 
-    A pair is SHARED if it is SHARED in at least one configuration, DISJOINT if it is DISJOINT in all; any other pair is
-    omitted. found: for each configuration, its known pairs.
+    A pair is SHARED if it is SHARED in at least one configuration, and DISJOINT if it is DISJOINT in all configurations. All
+    other pairs are omitted. found: for each configuration, its known pairs.
     """
     by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
@@ -191,7 +191,7 @@ class Access(StrEnum):
     UNKNOWN = "unknown"
 
     def cover(self, other: "Access") -> "Access":
-        """Returns the least access that includes both this one and `other`."""
+        """Returns the lowest `Access` that includes both this one and `other`, such as READ_WRITE for READ and WRITE."""
         if self is other or other is Access.NONE:
             return self
         if self is Access.NONE:
@@ -212,7 +212,7 @@ class Access(StrEnum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """Returns the least access that includes all the given accesses; NONE for no accesses."""
+    """Returns the lowest `Access` that includes all the given ones; NONE if there are none."""
     result = Access.NONE
     for access in accesses:
         result = result.cover(access)
@@ -222,10 +222,10 @@ def join_all(accesses: Iterable[Access]) -> Access:
 def compute_plain_use(
     access: Access, reason: str, *, zeroed: bool = False, is_uninitialised: bool = False
 ) -> OperandUse:
-    """Returns the use of a buffer as far as it follows from the access alone; everything else is UNKNOWN.
+    """Returns the use of a buffer as far as the access alone decides it; all other properties are UNKNOWN.
 
-    reason: why more is not known. zeroed: the launcher zeroes bytes of the buffer first. is_uninitialised: the buffer
-    is an output that the launcher does not zero.
+    reason: why nothing more is known. zeroed: the launcher zeroes bytes of the buffer first. is_uninitialised: the buffer is
+    an output that the launcher does not zero.
     """
     if access is Access.NONE and not zeroed:
         return UNUSED
@@ -245,9 +245,9 @@ def compute_plain_use(
 class CallEffects:
     """The effects of one custom call on its buffers.
 
-    The access to an output counts only what happens through the output's *own* pointer. An output that shares an
-    operand's bytes (`output_to_operand_aliasing`) may have no pointer in the kernel: the output's access is then NONE,
-    and the operand's access describes the bytes.
+    The access to an output covers only reads and writes through the output's *own* pointer. An output that shares an
+    operand's bytes (`output_to_operand_aliasing`) may have no pointer in the kernel: the output's access is then NONE, and
+    the operand's access describes the bytes.
     """
 
     kernel: str
@@ -295,7 +295,7 @@ class CallEffects:
             object.__setattr__(self, "operand_names", ("",) * len(self.operands))
 
     def is_put_back(self, operand: int, output: int) -> bool:
-        """Returns whether an autotuning launcher restores the given operand after its trial runs.
+        """Returns whether an autotuning launcher restores the given operand after it has run the kernel on trial.
 
         operand: number of the operand. output: number of an output; the caller must have checked that this output shares the
         operand's bytes, and that no other output does.
@@ -304,7 +304,8 @@ class CallEffects:
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for two buffers: what happens if the two are the same bytes. None if unknown.
+        """Returns the entry of `in_place` for two buffers. The entry says whether programs would write bytes that others
+        read if the two buffers were the same bytes. None if unknown.
 
         reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
         the first numbers, the outputs the next.

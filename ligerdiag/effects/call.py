@@ -80,15 +80,15 @@ class CustomCall:
 
 
 def carries_kernel(target: str) -> bool:
-    """Returns whether calls to `target` carry a kernel in Triton IR in their backend config."""
+    """Returns whether the backend config of a call to `target` contains a kernel in Triton IR."""
     return has_trait(target, CallTrait.CARRIES_TRITON)
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the numbers of the operands that a library call declares to overwrite: the operands that an output aliases.
+    """Returns the numbers of the operands that a library call declares as overwritten: an output aliases each of them.
 
     Returns None if the call may also write other operands. This is so if it has side effects, if it passes the operands' own
-    buffers to code that ligerdiag does not read, or if it carries a kernel; the kernel's code then decides.
+    buffers to code that ligerdiag does not read, or if it contains a kernel, whose code then decides.
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL | CallTrait.TILE_IR)
@@ -96,7 +96,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call may write operands that no output aliases; empty if it can write only aliased operands."""
+    """Returns why a call may also write operands that no output aliases; empty if it writes only aliased operands."""
     target = call.proto.custom_call_target
     if needs_parser(target) or has_trait(target, CallTrait.TILE_IR):
         return "the call carries a kernel whose code could not be analysed"
@@ -106,12 +106,12 @@ def explain_untrusted(call: HloInstruction) -> str:
 
 
 def needs_parser(target: str) -> bool:
-    """Returns whether the effects of calls to `target` come from IR that a parser written in C++ must read."""
+    """Returns whether the effects of a call to `target` are read from IR for which the only parser is written in C++."""
     return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 
 def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations in which a call to `target` may launch its kernel; () if it carries none.
+    """Returns the configurations in which a call to `target` may launch its kernel; () if the call contains no kernel.
 
     Raises ArtifactError if the backend config cannot be read.
     """
@@ -126,9 +126,8 @@ def compute_call_effects(
 
     sizes: see `CustomCall`. Without sizes, whether a kernel writes all of a buffer is unknown.
 
-    For a target that carries a kernel this function imports Triton (or JAX, for a Mosaic GPU kernel), whose MLIR parser
-    reads the bytes of the payload: a hostile payload can kill the process. `isolated` therefore calls this function in
-    another process.
+    If the payload has Triton IR, this function imports Triton; for a Mosaic GPU kernel, it imports JAX. Their MLIR parsers
+    read the payload. A hostile payload can kill the process. `isolated` therefore calls this function in another process.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)

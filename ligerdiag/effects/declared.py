@@ -59,7 +59,7 @@ class DeclaredEffects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A declaration about one operand that contradicts the known effects of a call on this operand."""
+    """A contradiction between the user's declaration about one operand and the known effects of a call on this operand."""
 
     target: str
     """The name in the declaration: a target, a kernel or a pattern."""
@@ -79,8 +79,8 @@ def parse_declarations(
 ) -> tuple[DeclaredEffects, ...]:
     """Returns the declarations in the table `[tool.ligerdiag.effects]`, as a TOML or JSON parser gives it.
 
-    place: where the table is, for messages, with `{}` for the name of the target or kernel. Raises InputError if the
-    table is malformed.
+    place: how messages name the table; `{}` in it is the name of the target or kernel. Raises InputError if the table is
+    malformed.
     """
     return tuple(_parse_declaration(name, value, place.replace("{}", name)) for name, value in raw.items())
 
@@ -162,7 +162,7 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """Returns two things: the effects of a call of `target`, in which declared effects replace UNKNOWN effects; and the
+    """Returns a pair: the effects of a call of `target`, in which declared effects replace UNKNOWN ones, and the
     contradictions between the declaration and the known effects.
 
     aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted for this call.

@@ -44,7 +44,7 @@ def render_effects(effects: CallEffects) -> str:
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
     """Returns the effects in the output of `render_effects`; None if the text is anything else.
 
-    operands, outputs: how many operands and outputs the call has. Effects for another number of them are refused with None.
+    operands, outputs: how many operands and outputs the call has. Returns None for effects on another number of them.
     """
     try:
         effects = parse_record(CallEffects, text)

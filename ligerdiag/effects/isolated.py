@@ -229,7 +229,7 @@ def _write(directory: Path, key: str, text: str) -> None:
 
 
 def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
-    """Returns, by the sha256 of each module of Triton IR, the JSON file that holds the module's operations; omits
+    """Returns a mapping from the sha256 of each module of Triton IR to a JSON file with the module's operations; omits
     modules that cannot be read.
 
     readers: workers that run `EFFECTS_WORKER` with the Triton that made the modules.
@@ -240,7 +240,7 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Returns, by the sha256 of each module of Triton IR, the JSON file that holds the module's operations; omits
+    """Returns a mapping from the sha256 of each module of Triton IR to a JSON file with the module's operations; omits
     modules that cannot be read.
 
     Workers with the Triton of this environment read the modules, so a hostile module kills only a worker.
@@ -283,8 +283,8 @@ type _Lookup = tuple[CustomCall, frozenset[int] | None, str]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
-    """Looks up the effects of custom calls, with the user's declarations applied, and remembers them, because calls
-    recur.
+    """Looks up the effects of custom calls, with the user's declarations applied, and remembers them, because the same call
+    often occurs again.
     """
 
     cache: Path | None

@@ -234,14 +234,16 @@ def parse_successors(line: str) -> tuple[int, ...]:
 
 
 def parse_integer(line: str, name: str) -> int | None:
-    """Returns the integer attribute `name` of an operation's line, 3 for `name = 3 : i32`; None if it has none."""
+    """Returns the value of the integer attribute `name` in an operation's printed line, such as 3 for `name = 3 : i32`; None
+    if the line has no such attribute.
+    """
     match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
     return int(match[1]) if match else None
 
 
 def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
-    """Returns the array attribute `name` of an operation's line, (1, 0) for `name = array<i32: 1, 0>`; None if it has
-    none.
+    """Returns the value of the array attribute `name` in an operation's printed line, such as (1, 0) for `name = array<i32:
+    1, 0>`; None if the line has no such attribute.
     """
     match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
     if match is None:
@@ -250,8 +252,8 @@ def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
 
 
 def parse_word(line: str, name: str) -> str:
-    """Returns the word after the operation's name, such as the predicate of a comparison or the axis of a program id;
-    empty if there is none.
+    """Returns the word after the operation's name in its printed line, such as the predicate of a comparison or the axis of
+    a program id; empty if there is none.
     """
     match = re.search(rf"{re.escape(name)} (\w+)", line)
     return match[1] if match else ""

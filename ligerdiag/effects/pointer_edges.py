@@ -14,8 +14,8 @@ The *roots* of a pointer are the arguments from which the pointer may come. Edge
 Calls have no edges here: they need the callee's summary.
 
 The tables of memory effects by operation come from the ODS files of Triton 3.6 (TritonOps.td, TritonGPUOps.td,
-TritonNvidiaGPUOps.td); Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning
-of a loop. An operation in no table has unknown effects.
+TritonNvidiaGPUOps.td). Triton before 3.2 also has `llvm.mlir.undef`, a value that is not defined yet, at the beginning of a
+loop. An operation in no table has unknown effects.
 
 An integer made from an address may lead anywhere when it is added to another address: `y + (x - y)`, with both
 addresses as integers, is `x`. `find_address_integers` follows such integers forward, as a least fixpoint, through
@@ -102,7 +102,7 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of the function's loads that the compiler drops, because nothing uses their results.
+    """Returns the indices of the function's loads that Triton's compiler drops because nothing uses their results.
 
     A volatile load is never dropped. Kernels have such loads because Pallas loads the bytes that each store overwrites,
     and does not use them.
@@ -124,17 +124,17 @@ def find_dead_loads(function: Function) -> frozenset[int]:
 
 
 def is_free(name: str) -> bool:
-    """Returns whether the operation called `name`, without its regions, has no effect on global memory."""
+    """Returns whether the operation called `name`, apart from its regions, has no effect on global memory."""
     return name in FREE_OPERATIONS or name.startswith(FREE_DIALECTS)
 
 
 def touches_memory(assembly: str) -> bool:
-    """Returns whether inline PTX names an instruction that can reach memory; ignores the operation's `pure` attribute."""
+    """Returns whether inline PTX has an instruction that can access memory. Ignores the operation's `pure` attribute."""
     return _ASSEMBLY_MEMORY.search(assembly) is not None
 
 
 def is_confined(assembly: str) -> bool:
-    """Returns whether inline PTX certainly accesses no memory: it lacks the brackets that PTX puts around an address."""
+    """Returns whether inline PTX certainly accesses no memory: it has no brackets, which PTX puts around each address."""
     return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
 
 

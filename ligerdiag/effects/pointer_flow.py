@@ -43,7 +43,8 @@ ELSEWHERE_BIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerSummary:
-    """Through which of its arguments a function reads, writes, and has unknown effects.
+    """The arguments through which a function reads, those through which it writes, and those through which its effects are
+    unknown.
 
     Each set of arguments is a number: bit `i + 1` represents argument `i`, bit 0 addresses of unknown origin.
     """
@@ -301,8 +302,8 @@ missing, but none is wrong.
 
 
 def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns, for each argument of `entry`, the source lines that write through it, in source order; () if none is
-    known.
+    """Returns, for each argument of `entry`, the source lines that write through it, in source order; () for an argument
+    without a known line.
     """
     summaries = compute_summaries(module, entry)
     arguments = module.functions[entry].arguments

@@ -57,9 +57,9 @@ def find_ptx_writes(
 ) -> PtxWrites:
     """Returns the parameters of the PTX function `entry` through which the function may write.
 
-    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters;
-    they count as pointers. addresses: for each parameter, the offsets in bytes at which it holds addresses, such as (0, 16)
-    for a structure with two pointers; None if every pointer parameter is one address.
+    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters; they
+    count as pointers. addresses: for each parameter, the offsets in bytes, within the parameter, of the addresses in it,
+    such as (0, 16) for a structure with two pointers; None if every pointer parameter is one address.
     """
     try:
         function = _ENTRY.fullmatch(cut_entry(ptx, entry))

@@ -7,11 +7,11 @@ passes, the number of the call's buffer (operands before outputs), or a larger n
 function takes a pointer for each array, followed by sizes and strides. An array that the user wraps in `InputOutput`
 has only one pointer, for its operand; the output that aliases this operand has no pointer.
 
-A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it
-was made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are
-ignored. All accesses are UNKNOWN if an address is loaded, stored, made from an integer, carried through a loop or
-branch, or passed to an operation that is missing here, and if a line is no operation in the short form, such as MLIR's
-generic form, a wrapped line, or the head of a block.
+A value of Tile IR may be an address: a pointer, or a view of memory. An address *points to* the arguments from which it was
+made, the union over all of them. Names are visible to the end of their region. Control flow, masks and bounds are ignored.
+All accesses are UNKNOWN if an address is loaded, stored, made from an integer, passed through a loop or branch, or passed to
+an operation that is missing here. They are also UNKNOWN if a line is no operation in the short form, such as MLIR's generic
+form, a wrapped line, or the head of a block.
 """
 
 import re
@@ -101,7 +101,8 @@ def _find_text(cubin: bytes, symbol: str) -> str:
 def compute_tile_accesses(text: str, entry: str) -> tuple[Access, ...]:
     """Returns the access through each pointer argument of the kernel `entry`, in the order of the arguments.
 
-    text: the Tile IR of its module. Raises ArtifactError, with the reason, if an access could not be followed.
+    text: the Tile IR of its module. Raises ArtifactError, with the reason, if it is unknown which memory an operation
+    accesses.
     """
     lines = iter(_STRING.sub('""', text).splitlines())
     head = next((line for line in lines if line.lstrip().startswith(f"entry @{entry}(")), None)

@@ -6,11 +6,10 @@ the region. A value is a number, unique in its module: the bindings' `id()`. `Fu
 only values whose type contains a pointer or a tensor descriptor, never an integer: `pointer_flow` handles addresses
 that go through integers.
 
-Triton's bindings show neither attributes nor the successors of branches. `Operation.text` is the operation's line of
-the printed module, if `libtriton` could match the two; `pointer_flow` does not need it. `Operation.place` is the line
-of the kernel's Python source: MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a
-line, a name with a line, a line with its caller's line, or several of these. The innermost line outside installed
-packages counts.
+Triton's bindings show neither attributes nor the successors of branches. `Operation.text` is the operation's line of the
+printed module, if `libtriton` could match the two; `pointer_flow` does not need it. `Operation.place` is the line of the
+kernel's Python source. MLIR prints `loc(#loc7)` after an operation and defines `#loc7` at the module's end as a line, a name
+with a line, a line with its caller's line, or several of these. The innermost line outside installed packages counts.
 """
 
 import re
@@ -37,7 +36,8 @@ operation without a location in the kernel's Python source.
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns the line of Python source that each of the given lines of a printed module names; None if it names none.
+    """Returns, for each of the given lines of a printed module, the line of Python source that it names; None for a line
+    that names none.
 
     text: the whole printed module, which defines the locations. lines: some of its lines.
     """
@@ -71,8 +71,8 @@ def parse_argument_names(text: str, function: str, arguments: int) -> tuple[str,
     """Returns the name that each argument of a function has in the kernel's Python source, empty where unknown; () if the
     text does not give a location for each argument.
 
-    text: the whole printed module. function: the function's name. arguments: how many it has. Triton writes the names as
-    locations since about version 3.3.
+    text: the whole printed module. function: the function's name. arguments: the number of its arguments. Triton writes the
+    names as locations since about version 3.3.
     """
     head = next((line for line in text.splitlines() if _is_head(line, function)), "")
     found = _NAMED.findall(head)
@@ -161,7 +161,7 @@ class Function:
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
         """Returns the operations of one block, in order.
 
-        parent: index of the operation that owns the region, -1 for the function's own body. region, block: numbers of
+        parent: index of the operation that contains the region; -1 for the function's own body. region, block: numbers of
         the region in that operation and of the block in the region.
         """
         return self._members.get((parent, region, block), [])

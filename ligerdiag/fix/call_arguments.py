@@ -30,8 +30,8 @@ def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
-    """Returns the arguments or parameters with `new` inserted at index `place`. If the neighbours of `new` have lines of
-    their own, `new` gets a line of its own, too.
+    """Returns the list of arguments or parameters, in which `new` is inserted at index `place`. If the neighbours of `new`
+    have lines of their own, `new` gets a line of its own, too.
     """
     listed = [*items]
     if not listed:
@@ -59,7 +59,9 @@ def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
 
 
 def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the argument at index `place` changed; returns the call unchanged if `place` is None."""
+    """Returns the call with the function `change` applied to the argument at index `place`; returns the call unchanged if
+    `place` is None.
+    """
     if place is None:
         return call
     args = [*call.args]
@@ -68,8 +70,8 @@ def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Ar
 
 
 def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the keyword argument of one of these names changed; returns the call unchanged if there is no
-    such argument.
+    """Returns the call with the function `change` applied to the keyword argument with one of these names; returns the call
+    unchanged if there is none.
     """
     return replace_argument(call, find_keyword_place(call.args, names), change)
 
@@ -104,8 +106,8 @@ def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
 def shift(call: cst.Call, indentation: int, column: int, moved: int) -> cst.Call:
     """Returns the call with the lines of its arguments moved, if they are aligned with the first argument.
 
-    indentation: that of the statement. column: that of the call in its line. moved: number of characters by which the
-    call has moved to the right.
+    indentation: number of blanks before the statement. column: position of the call in its line. moved: number of characters
+    by which the call has moved to the right.
     """
     first = column + len(cst.Module(body=()).code_for_node(call.with_changes(args=()))) - 1
 

@@ -58,7 +58,9 @@ class Project:
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
 
     def list_unseen(self) -> tuple[str, ...]:
-        """Returns the places that may call a function that returns more, and are not changed."""
+        """Returns the places in the project that the cure does not change, although they may call a function that now
+        returns more values.
+        """
         return tuple(one for one in self.unseen if one not in self.reached)
 
     def load(self, name: str) -> SourceFile:
@@ -83,7 +85,7 @@ class Project:
         return self.files[path]
 
     def list_files(self) -> Iterator[Path]:
-        """Yields the Python files below the root, hidden folders and environments left out."""
+        """Yields the Python files below the project's root, except those in hidden folders and in Python environments."""
 
         def walk() -> Iterator[Path]:
             for folder, folders, names in os.walk(self.root):
@@ -97,8 +99,8 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function or class `name` of the file `home`: `home` itself, and those that
-        import the name from `home` or from a package that re-exports it.
+        """Returns the files that may use the function or class `name`, which is defined in the file `home`. These are `home`
+        itself and each file that imports the name, from `home` or from a package that re-exports it.
         """
         key = (name, home.path)
         if key not in self._users:
@@ -106,7 +108,9 @@ class Project:
         return self._users[key]
 
     def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
-        """Returns the last names of the modules from which `name` of the file `home` can be imported."""
+        """Returns the modules from which the name `name` of the file `home` can be imported, each by the last part of its
+        dotted name.
+        """
         self.find_users(name, home)
         return self._modules[name, home.path]
 
@@ -130,7 +134,9 @@ class Project:
         return iter(sorted(found))
 
     def read_texts(self) -> list[tuple[Path, str]]:
-        """Returns the real path and the text of each Python file below the root; adds those without a text to `unread`."""
+        """Returns (real path, text) for each Python file below the root. Files that cannot be read are added to `unread`
+        instead.
+        """
         if not self.texts:
             for path in self.list_files():
                 try:
@@ -198,19 +204,19 @@ class CallSite:
 
     @property
     def options(self) -> cst.Call:
-        """Returns the call that has the keywords: for `pallas_call(...)(operands)`, the inner one."""
+        """Returns the call with the kernel's keywords. In `pallas_call(...)(operands)` this is the inner call."""
         return self.call.func if isinstance(self.call.func, cst.Call) else self.call
 
     @property
     def is_unpacked(self) -> bool:
-        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`; `written` then is the
-        whole sequence.
+        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`. If so, `written` is the whole
+        sequence.
         """
         return any(one.star == "*" for one in self.call.args)
 
     def require_arguments(self) -> None:
-        """Raises CannotFixError if the operands are unpacked from a sequence, so that single arguments are not in the
-        source.
+        """Raises CannotFixError if the operands are unpacked from a sequence, so that the source does not show the single
+        arguments.
         """
         if self.is_unpacked:
             raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
@@ -226,7 +232,7 @@ class CallSite:
 
     @property
     def callee(self) -> str:
-        """Returns the name by which the kernel is called."""
+        """Returns the name of the called function, such as `triton_call`, which is also the name for a call of Pallas."""
         if self.forwarding is not None:
             return self.forwarding.name
         return TRITON_CALL if self.is_pallas else get_name(self.call.func)
@@ -257,8 +263,8 @@ class CallSite:
 
 
 def find_call_site(project: Project, place: CallPlace, *, needs_writes: bool = True) -> CallSite:
-    """Returns the call that a finding names. Raises CannotFixError with the reason if it is not found, cannot be changed,
-    or declares its writes already. needs_writes: whether the overwritten arguments are needed.
+    """Returns the call that a finding names. Raises CannotFixError with the reason if the call is not found, cannot be
+    changed, or declares its writes already. needs_writes: whether the overwritten arguments are needed.
     """
     if place.line is None or place.line.line < 1:
         raise CannotFixError("the line of the call is unknown")

@@ -22,7 +22,7 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case, to which all XLA flags are added that the help of the findings names. Raises
+    """Returns the changed text of the case's file: the case gets all XLA flags that the help of the findings names. Raises
     UnrelatedCureError if the help names no flag.
     """
     flags = read_flags(findings)
@@ -57,8 +57,8 @@ def _spell(value: str) -> str:
 
 
 def list_fewer_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case without the donations that the findings are about. Raises UnrelatedCureError if no
-    finding is about a donated argument.
+    """Returns the changed text of the case's file: the case no longer donates the arguments that the findings are about.
+    Raises UnrelatedCureError if no finding is about a donated argument.
     """
     about = [one for one in findings if "do not donate" in one.help]
     if not about:
@@ -84,9 +84,9 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
 
 
 def list_kept_arguments(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case, or of the `jax.jit` around its function, with `keep_unused=True`, so that an output may
-    take the bytes of a donated argument that the function never reads. Raises UnrelatedCureError if JAX drops no donated
-    argument.
+    """Returns the changed text of the file that makes the case, or of the file with the `jax.jit` around its function:
+    `keep_unused=True` is added. JAX then keeps a donated argument that the function never reads, so that an output may take
+    its bytes. Raises UnrelatedCureError if JAX drops no donated argument.
     """
     if not any("keep_unused=True" in one.help for one in findings):
         raise UnrelatedCureError("JAX drops no donated argument")
@@ -108,8 +108,8 @@ def list_kept_arguments(project: Project, findings: Sequence[Finding], case: Cas
 
 
 def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case with those arguments donated that the kernel overwrites or XLA copies. Raises
-    UnrelatedCureError if no finding asks for a donation.
+    """Returns the changed text of the case's file: the case also donates the arguments that the kernel overwrites or XLA
+    copies. Raises UnrelatedCureError if no finding asks for a donation.
     """
     about = [one for one in findings if "donate it" in one.help or "donate the argument" in one.help]
     about = [one for one in about if "do not donate" not in one.help]
@@ -134,8 +134,8 @@ def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec
 
 
 def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Call]:
-    """Returns the call of `Case` in the source that makes the case: the call whose literal name and params fit best. Raises
-    CannotFixError if no call fits, or if several fit equally well.
+    """Finds the call of `Case` that makes the case, and returns it with its file. It is the call whose literal name and
+    params fit best. Raises CannotFixError if no call fits, or if several fit equally well.
     """
     if not case.source.file:
         raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")

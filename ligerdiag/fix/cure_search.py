@@ -3,11 +3,11 @@
 The cures are tried in the order of `CURES`, which is the one that people prefer. A cure of a call is applied to all calls
 that the case's findings name: first without changing its callers, then so that its callers get the new contents, too. The
 cures of `VARIED` change an argument elsewhere; each has several forms, one for each value or place of that argument. Of the
-cures that are proved, the best is the one after which the fewest rules have findings; among equals, the one that needs the
-least memory, then the one with the smallest diff, then the first.
+cures that are proved, the best is the one after which the fewest rules have findings. Among equals, it is the one that needs
+the least memory, then the one with the smallest diff, then the first.
 
-If none is proved, a cure that removes some of the findings may be one half of the solution: the other cures are tried on
-the source that it leaves, for the findings that are left. The two together are judged as one change of the original program.
+If none is proved, a cure that removes some of the findings may be one half of the solution. Then the other cures are tried
+on the changed source, for the remaining findings. The two together are judged as one change of the original program.
 """
 
 import sys
@@ -66,7 +66,7 @@ type ListVariants = Callable[[Project, Sequence[Finding], CaseSpec], list[list[T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """One kind of change that may make a program right, applied at the kernel's call."""
+    """A kind of change at the kernel's call in the source that may make a program right."""
 
     name: str
     about: str
@@ -86,8 +86,8 @@ class Cure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedCure:
-    """One kind of change that may make a program right, has several forms, and is applied elsewhere than at the kernel's
-    call.
+    """A kind of change, in several forms, that may make a program right. It changes the source at another place than the
+    kernel's call.
     """
 
     name: str
@@ -254,8 +254,8 @@ def fix_case(
 ) -> CaseFix:
     """Searches a cure for one case, and returns the result.
 
-    reports: the reports on the case, one for each target. selected: all cases of the run; those that load a changed file
-    are judged, too.
+    reports: the reports on the case, one for each target. selected: all cases of the run. The cases among them that load a
+    changed file are judged, too.
     """
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(
@@ -294,8 +294,8 @@ def _describe_worse(worse: Sequence[str]) -> str:
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
-    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff: a
-    kernel works in place to save memory, and the arrays of a case are often smaller than those of the program.
+    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff,
+    because a kernel works in place to save memory, and a case often has smaller arrays than the real program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (

@@ -32,7 +32,7 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CureTrial:
-    """The result of judging one changed program on all targets."""
+    """The result of judging one changed program, on all targets."""
 
     proof: Proof
     reason: str = ""
@@ -48,13 +48,15 @@ def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
 
 
 def require_complete(report: CheckReport) -> None:
-    """Raises RunEnded if a run was ended early, for example by Ctrl-C, since its results are incomplete."""
+    """Raises RunEnded if the run was ended early, for example by Ctrl-C, because its results are then incomplete."""
     if report.interrupted:
         raise RunEnded(report.ended_by)
 
 
 def keep_patches(cache: Cache, texts: Texts) -> tuple[tuple[str, str], ...]:
-    """Writes the new texts into the cache. Returns the `patches` of a source whose files have these texts."""
+    """Writes the new texts into the cache. Returns pairs (path of a file, path of its new text), which become the field
+    `patches` of a `Source`.
+    """
     folder = cache.root / "patches"
     folder.mkdir(parents=True, exist_ok=True)
     patches: list[tuple[str, str]] = []
@@ -80,9 +82,9 @@ class Trials:
     def judge(
         self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
     ) -> list[CureTrial]:
-        """Returns the result of judging each changed program. defining: the elements of `changes` that define outputs which
-        the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave the
-        function unchanged, and affect only its compile or its memory; then no numbers are compared.
+        """Returns the result of judging each changed program. defining: elements of `changes` that give a value to outputs
+        which the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave
+        the function unchanged, and affect only its compile or its memory; then no numbers are compared.
         """
         patches = [keep_patches(self._cache, one) for one in changes]
         specs = [replace(self._case, source=replace(self._case.source, patches=one)) for one in patches]
@@ -331,7 +333,9 @@ def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
 
 
 def is_about_luck(finding: Finding, report: CaseReport) -> bool:
-    """Returns whether a finding is only about outputs that are right by luck, which the proof says already."""
+    """Returns whether a finding is only about outputs that are right by luck. The proof of a cure mentions these outputs
+    already.
+    """
     verdicts = {report.outputs.get(name) for name in finding.outputs}
     return verdicts == {Verdict.LATENT}
 

@@ -15,8 +15,9 @@ type Scope = tuple[SourceFile, cst.FunctionDef]
 def find_definition[Node: (cst.FunctionDef, cst.ClassDef)](
     project: Project, file: SourceFile, name: str, kind: type[Node]
 ) -> tuple[SourceFile, Node] | None:
-    """Returns the only `def` or `class` of this name in the file, or in the module of the project from which the file
-    imports the name; None if there is none, or if there are several.
+    """Finds the `def` or `class` that a name refers to, and returns (its file, the definition). Looks in the file and, if
+    the file imports the name, in the module of the project that it comes from. Returns None if there is no such definition,
+    or if there are several.
     """
     if not name:
         return None
@@ -79,9 +80,9 @@ def _load_module(project: Project, folder: Path, dotted: str) -> SourceFile | No
 
 
 def list_scopes(project: Project, findings: Sequence[Finding], case_file: str) -> list[Scope]:
-    """Returns the functions through which the case reaches the calls that the findings name, outermost first.
+    """Returns the functions on the way from the case to the calls that the findings name, outermost first.
 
-    A finding without a list of callers may be about any function in the case's file, so all of these are included.
+    If a finding has no list of callers, all functions of the case's file are included.
     """
     scopes: dict[int, Scope] = {}
     lines = [line for finding in findings for one in (finding, *finding.parts) for line in _list_lines(one)]
@@ -114,7 +115,9 @@ def _list_lines(finding: Finding) -> Iterator[tuple[int, SourceLine]]:
 
 
 def find_function_at(project: Project, line: SourceLine) -> Scope | None:
-    """Returns the innermost `def` around a line; None if there is none, or if the file is not one of the project."""
+    """Returns the innermost function definition around a line; None if there is none, or if the line is in no file of the
+    project.
+    """
     try:
         file = project.load(line.file)
     except CannotFixError:
@@ -129,14 +132,16 @@ def _has_line(file: SourceFile, node: cst.CSTNode, line: int) -> bool:
 
 
 def list_parameters_of(function: cst.FunctionDef) -> list[cst.Param]:
-    """Returns the parameters of a function, including keyword-only ones, but without `self`."""
+    """Returns the parameters of a function, including keyword-only ones, and without `self`."""
     parts = function.params
     every = [*parts.posonly_params, *parts.params, *parts.kwonly_params]
     return [one for one in every if one.name.value not in ("self", "cls")]
 
 
 def find_target(call: cst.Call) -> tuple[str, Sequence[cst.Arg]]:
-    """Returns the name of the function that a call, or a `partial`, passes arguments to, and these arguments."""
+    """Returns the function that a call passes arguments to, by its name, and these arguments. For `partial(f, x)`, this is
+    `f`.
+    """
     if get_name(call.func) == "partial" and call.args:
         return get_name(call.args[0].value), call.args[1:]
     return get_name(call.func), call.args

@@ -21,8 +21,8 @@ from ligerdiag.fix.source_file import SourceFile, get_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """How the parameters of a function correspond to the arguments of the `triton_call` to which the function
-    passes them.
+    """How the parameters of a function correspond to the arguments of the `triton_call` in it. The function only passes its
+    parameters on to the call.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Forwarding:
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:
-    """Returns how the function around a call passes its own arguments on to the call. Returns None unless the function
+    """Returns how the function around a `triton_call` passes its own arguments on to it. Returns None unless the function
     passes its `*operands`, its outputs and its `**keywords` on unchanged, and returns the result of the call.
     """
     function = file.find_function(call)

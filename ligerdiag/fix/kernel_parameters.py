@@ -12,7 +12,7 @@ _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "at
 
 def require_kernel(site: CallSite) -> cst.FunctionDef:
     """Returns the kernel's `def`. Raises CannotFixError if it is not in this project, or if a call passes outputs or
-    constants in an order in which no pointer can be added.
+    constants in such an order that no pointer can be added.
     """
     if site.kernel_function is None:
         raise CannotFixError(f"the source of `{site.kernel}` is not found in this project")
@@ -20,8 +20,8 @@ def require_kernel(site: CallSite) -> cst.FunctionDef:
 
 
 def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile, cst.Call]]:
-    """Returns the other calls of the site's kernel in the project, which a new parameter would break. Raises
-    CannotFixError if another kernel calls it, or if a call of it has a form that cannot be changed.
+    """Returns the other calls of the site's kernel in the project, which a new parameter would break. Raises CannotFixError
+    if another kernel calls this kernel, or if one of its calls has a form that cannot be changed.
     """
     found: list[tuple[SourceFile, cst.Call]] = []
     home = site.kernel_file
@@ -48,8 +48,8 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
 
 
 def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, after the parameters for its outputs. They are needed because jax-triton before
-    0.4 and Pallas pass a pointer for each output, also for an output that aliases an operand.
+    """Adds pointer parameters to the kernel, after the parameters for its outputs. The kernel needs them because jax-triton
+    before 0.4 and Pallas pass a pointer for each output, even if the output aliases an operand.
     """
     function = require_kernel(site)
 
@@ -76,7 +76,7 @@ def _is_constant(parameter: cst.Param) -> bool:
 
 
 def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]:
-    """Returns `count` names for new pointer parameters that the kernel does not use yet, derived from `wish`."""
+    """Returns `count` names for new pointer parameters, derived from `wish`. The kernel does not use these names yet."""
     used = site.kernel_file.list_names(require_kernel(site))
     names: list[str] = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Judges the other cases that load the files which a cure changes: a cure of one case may break another one.
+"""Judges the other cases that load a file which a cure changes, because a cure of one case may break another case.
 
 These are the cases of the case's own file, and those of the run, if they load a changed file. They are compiled with and
 without the change and judged by their verdicts, findings and copied bytes; nothing is replayed. A case is worse if it
@@ -36,7 +36,7 @@ type _Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCasesJudge:
-    """Judges the other cases of one case's cures."""
+    """Judges the other cases that load files which a cure of one case changes."""
 
     case: CaseSpec
     selected: Sequence[CaseSpec]
@@ -47,7 +47,7 @@ class OtherCasesJudge:
     report_progress: OnProgress | None = None
 
     def judge(self, texts: Texts) -> OtherCases:
-        """Returns what becomes of the other cases if the files have these texts."""
+        """Returns how the changed texts affect the other cases: which of them become worse."""
         if not self.most:
             return OtherCases()
         found = self._list_users(texts)
@@ -121,7 +121,9 @@ class OtherCasesJudge:
 
 
 def choose_varied(cases: Sequence[CaseSpec], name: str, most: int) -> list[CaseSpec]:
-    """Returns at most `most` cases: in turn one named `name` and one of each other name, in their order."""
+    """Chooses at most `most` cases: alternately a case named `name` and a case of each other name, in the order in which
+    they are given.
+    """
     groups: dict[str, list[CaseSpec]] = {name: []}
     for one in cases:
         groups.setdefault(one.name, []).append(one)

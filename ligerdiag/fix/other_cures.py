@@ -42,8 +42,8 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
 
 
 def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Passes the kernel a Ref of each overwritten array, and reads the Ref afterwards; only jax-triton 0.4 and later take
-    Refs.
+    """Changes the call so that the kernel gets a Ref (`jax.new_ref`) of each overwritten array. Later reads get the contents
+    of the Ref. Only jax-triton 0.4 and later take Refs.
     """
     del project
     if given.is_old:
@@ -69,7 +69,9 @@ def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) 
 
 
 def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Passes the kernel a copy of each overwritten array, so that it overwrites no array that is read later."""
+    """Changes the call so that the kernel gets a copy of each overwritten array. It then overwrites the copy, and no array
+    that is read later.
+    """
     del project, given
     for site in sites:
         site.require_arguments()
@@ -85,8 +87,8 @@ def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances)
 
 
 def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts an optimization barrier around each aliased operand and around the results, so that XLA does not fuse the call
-    with slices and drop the alias.
+    """Puts an optimization barrier around each aliased operand and around the results. Otherwise XLA would fuse the call
+    with slices around it and drop the alias.
     """
     del project, given
     for site in sites:
@@ -126,7 +128,9 @@ def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[
 
 
 def read_zeroed(help_text: str) -> tuple[int, ...]:
-    """Returns the numbers of the outputs that the help of a finding says to fill with zeros; () if there are none."""
+    """Returns the numbers of the outputs that, according to the help text of a finding, have to be filled with zeros; () if
+    there are none.
+    """
     found = re.search(r"zeroed_outputs=\(([\d, ]+)\)", help_text)
     return () if found is None else tuple(int(one) for one in found[1].split(",") if one.strip())
 
@@ -150,7 +154,7 @@ def _find_returned(site: CallSite) -> Returned:
 
 
 def find_lax(file: SourceFile) -> str:
-    """Returns the expression by which the file names `jax.lax`, such as `lax` or `jax.lax`."""
+    """Returns the expression that means `jax.lax` in the file, such as `lax` or `jax.lax`."""
     for statement in file.find(cst.ImportFrom):
         if statement.module is not None and not isinstance(statement.names, cst.ImportStar):
             for alias in statement.names:

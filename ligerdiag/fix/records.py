@@ -13,7 +13,7 @@ type Texts = Mapping[Path, bytes]
 
 
 class Proof(StrEnum):
-    """How certain it is that a changed program is right."""
+    """How certain it is that a changed program is right, for example `PROVED` or `NOT_COMPARED`."""
 
     PROVED = "proved"
     """Every output is fresh, the replay agrees, no new finding appeared, and the program computes the same as before."""
@@ -27,7 +27,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The additional memory and time that a cure costs on one target. Bytes are those of one device."""
+    """The additional memory and time that a cure costs on one target; sizes are bytes on one device."""
 
     reserved: int
     """Additional bytes of arguments, outputs and temporaries."""
@@ -56,7 +56,7 @@ class OtherCases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One cure, or two together, tried on a case."""
+    """One trial of a cure, or of two cures together, on a case."""
 
     cure: str
     """Name of the cure; two names with ` + ` between them."""

@@ -50,7 +50,7 @@ class SourceFile:
         self._changes.setdefault(node, []).append(change)
 
     def require_unchanged(self, node: cst.CSTNode) -> None:
-        """Raises CannotFixError if the node already has a change that conflicts with another one."""
+        """Raises CannotFixError if the node already has a change with which a further change would conflict."""
         if node in self._changes:
             raise CannotFixError(f"two calls in one statement would have to change{self.render_place(node)}")
 
@@ -73,8 +73,8 @@ class SourceFile:
     def render_with(
         self, changes: Sequence[tuple[cst.CSTNode, Change]], *, imports: Sequence[str] = ()
     ) -> dict[Path, bytes]:
-        """Returns the file's path and its text with only these changes and import lines; {} if that text equals the present
-        one. Does not keep the changes.
+        """Returns a dict from the file's path to its text with only these changes and import lines; {} if this text equals
+        the present one. Does not keep the changes.
         """
         self._changes.clear()
         self._imports.clear()
@@ -107,8 +107,8 @@ class SourceFile:
 
     @property
     def width(self) -> int:
-        """Returns the greatest line length that the file's author accepts: 88, or the length of the longest line if
-        that is greater.
+        """Returns the line length that the file's author accepts: 88, or the length of the file's longest line if that is
+        greater.
         """
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
@@ -132,8 +132,9 @@ class SourceFile:
         return next((one for one in self.list_parents(node) if isinstance(one, cst.FunctionDef)), None)
 
     def find_statement(self, call: cst.CSTNode) -> cst.SimpleStatementLine:
-        """Returns the statement that evaluates a call, exactly once each time it runs. Raises CannotFixError for a call
-        that is evaluated later, several times or not at all, or in the head of a compound statement.
+        """Returns the statement that contains a call and evaluates it exactly once each time the statement runs. Raises
+        CannotFixError for a call that is evaluated later, several times or not at all, or in the head of a compound
+        statement.
         """
         for node in self.list_parents(call):
             if type(node) in _GUARDS:
@@ -153,7 +154,9 @@ class SourceFile:
         return {one.value for one in self.find(cst.Name, within)}
 
     def find_unused_name(self, wish: str, within: cst.CSTNode | None = None) -> str:
-        """Returns `wish`; if the file, or the node `within`, uses that name already, returns `wish_2` and so on."""
+        """Returns a name that is not used yet in the file, or within a node: `wish` or, if that is taken, `wish_2` and so
+        on.
+        """
         used = self.list_names(within)
         return next(name for name in _number(wish) if name not in used)
 

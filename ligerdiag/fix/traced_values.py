@@ -22,9 +22,9 @@ _MOST_VALUES = 4
 
 
 def list_traced_zeros(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns changed programs in which the constant that fills a Ref passes through an optimization barrier together with
-    an argument of its function: one program for each argument. JAX then computes the constant in every iteration, with the
-    same result. Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
+    """Returns changed programs, one for each argument of the function that fills a Ref with a constant. In each, the
+    constant goes through an optimization barrier together with the argument. JAX then computes the constant in every
+    iteration, with the same result. Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
     """
     del case
     lines = [one.source for one in findings if "jax.new_ref(0 * x)" in one.help and one.source is not None]
@@ -80,8 +80,8 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
 
 
 def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program in which memory that the kernel reads before any operation has written it is filled with zeros.
-    Raises UnrelatedCureError if no finding is about such memory.
+    """Returns the sources of a changed program: if the kernel reads memory before any operation has written it, the memory
+    is filled with zeros. Raises UnrelatedCureError if no finding is about such memory.
     """
     del case
     about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
@@ -125,8 +125,8 @@ def _make_filled(find_module_name: Callable[[str], str]) -> Change:
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the program without one alias, for a call that declares two aliases of the same buffer. Raises
-    UnrelatedCureError if no finding is about two such aliases.
+    """Returns the sources of a changed program: a call that declares two aliases of one buffer now declares only one of
+    them. Raises UnrelatedCureError if no finding is about two such aliases.
     """
     del case
     about = [

@@ -85,7 +85,7 @@ def _list_first(texts: Sequence[str]) -> str:
 
 
 def describe_proof(attempt: Attempt) -> str:
-    """Returns a clause that says how certain it is that a changed program is right."""
+    """Returns a clause that says how certain it is that the changed program is right."""
     if attempt.proof is Proof.PROVED:
         unsafe = "" if attempt.is_safe else ", but unsafe: whether it stays right depends on code around the call"
         more = f"; {compute_printable(attempt.reason)}" if attempt.reason else ""
@@ -94,7 +94,7 @@ def describe_proof(attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Returns a clause on the result of a cure that was tried and is not the one that `fix` offers."""
+    """Returns a clause about the result of a cure that was tried but is not offered."""
     if attempt.proof is not Proof.PROVED:
         return describe_proof(attempt)
     parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]

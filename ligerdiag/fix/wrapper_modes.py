@@ -1,7 +1,8 @@
-"""Changes the argument by which a program chooses how a wrapper calls its kernel: `in_place=False`, `mode="aliased"`.
+"""Changes the argument by which a program chooses how a wrapper (a function around a kernel call) calls its kernel:
+`in_place=False`, `mode="aliased"`.
 
 Libraries of kernels hide the call behind a function with an argument that says how the kernel is called. The change then
-belongs to that argument, at the outermost place where the project passes it: other users of the library are not affected,
+belongs to that argument, at the outermost place where the project passes it. Other users of the library are not affected,
 and the call itself may unpack its operands with `*`.
 
 An argument counts if its name or its possible values are about writing in place. The values come from the source: the
@@ -56,9 +57,9 @@ class _Way:
 
 
 def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed texts in batches: changes at the outermost place come first, and among the changes at one place
-    the most likely value comes first. Raises UnrelatedCureError if no argument on the way to the kernel's call says how it
-    writes.
+    """Returns the changed texts in batches, the likeliest first. Changes at the outermost place come before changes further
+    inside; at one place, the likelier value comes first. Raises UnrelatedCureError if no argument on the way to the kernel's
+    call says how the kernel writes.
     """
     batches: list[list[Texts]] = []
     seen: set[cst.CSTNode] = set()

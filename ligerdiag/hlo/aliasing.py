@@ -44,8 +44,8 @@ _SHARED = replace(PASSED_ON, loop_back=True)
 
 
 def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> BufferAssignment:
-    """Returns a buffer assignment that only says which values must share storage. All values that must share storage with
-    each other are in one allocation of 1 byte, and values that need not are in different allocations.
+    """Returns a buffer assignment that only says which values must share storage. Values that must share storage are in one
+    allocation of 1 byte; all other values have allocations of their own.
 
     ambiguous: whether several entries of `output_to_operand_aliasing` that name the same output or operand count as aliases,
     as they do in XLA.
@@ -134,8 +134,8 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, position) for each leaf that must share storage with an operand, because the operation
-    works in place or declares an alias. The position says with which operand, and with which leaf of it.
+    """Yields (leaf of the result, position) for each leaf of the result that must share storage with an operand, because the
+    operation works in place or declares an alias. The position is the operand and its leaf.
     """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
@@ -169,7 +169,9 @@ as a loop may, `_Check._shared` knows this value, too, so the check treats both 
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if it does not."""
+    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if there is no
+    contradiction.
+    """
     return buffers.fault or _Check(module, buffers).run()
 
 

@@ -1,14 +1,14 @@
 """Parses XLA's buffer assignment: the bytes of a BufferAllocation that hold each value, and the memory that a program
 needs.
 
-A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation
-may overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc); in
-some versions, XLA lacks that analysis when it compiles for a GPU that is described to it and not present.
+A `Slice` is one (allocation, offset, size). Values in the same bytes share a slice; different slices of one allocation may
+overlap. `MemoryDemand` adds up allocation sizes as XLA's own memory analysis does (xla/pjrt/pjrt_executable.cc). In some
+versions, XLA lacks that analysis when it compiles for a GPU that is only described to it.
 
-`name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus
-the access's offset. Several values may use these bytes over time: `name_hits` prefers an output of the call itself,
-then the value that is defined last before the call, in the call's computation or else before the loop, branch or call
-around it. That value may be dead by then. Parameters of the program occupy their bytes from the start.
+`name_hits` names the value that a kernel hits when it accesses bytes outside of its buffers: the buffer's place plus the
+access's offset. Several values may use these bytes over time. `name_hits` prefers an output of the call itself, then the
+value that is defined last before the call, in the call's computation or else before the loop, branch or call around it. That
+value may be dead by then. Parameters of the program occupy their bytes from the start.
 """
 
 from collections import defaultdict
@@ -224,8 +224,8 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel hits by an access outside of its buffers. Returns an empty
-    string if no value lies in the bytes that are hit, None if it is unknown which bytes are hit.
+    """Returns the name of the instruction whose value a kernel reads or overwrites when it accesses bytes outside of its
+    buffers. Returns an empty string if these bytes hold no value, None if it is unknown which bytes they are.
 
     call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
     """
@@ -279,9 +279,8 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the replay's observations of kernel calls. To each access outside of a buffer, adds the name of the value
-    whose bytes the access hits (`find_hit`). Leaves the observations of a call unchanged if the schedule does not contain
-    the call.
+    """Returns the replay's observations of kernel calls, in which each access outside of a buffer has the name of the value
+    in the accessed bytes (see `find_hit`). The observations of a call that the schedule does not contain are unchanged.
     """
     if not any(one.outside for one in launches):
         return tuple(launches)

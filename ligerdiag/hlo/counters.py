@@ -5,8 +5,8 @@ The loop's operand gives a constant first value, the body adds a positive consta
 element with a constant, which gives the last value. Each of these may be inside of fusions, behind copies and barriers,
 and in sums and differences with constants. An element that is computed in another way does not count as a counter.
 
-Callers need the trip count because XLA inlines the body of a loop that runs once, and because a value that the body
-computes anew in each iteration does not depend on the state before the loop if the loop surely runs.
+Callers need the trip count for two reasons. XLA inlines the body of a loop that runs once. And a value that the body
+computes anew in each iteration does not depend on the state before the loop, if the loop surely runs.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """Returns the values that element number `element` of the loop's state takes; None if it is not known to be a
+    """Returns the values that element number `element` of the loop's state takes; None if the element is not known to be a
     counter.
     """
     body, condition = (module.computations[number] for number in loop.called_computations)
@@ -71,8 +71,8 @@ def find_linear(
     """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`); None if the
     value is no such sum.
 
-    fusions: the fusions around the value, outermost first. path: the element to follow, if the value is a tuple. sums:
-    the number of nested sums and differences, such as 2 in `(i + 1) + 2`, up to which the value is followed.
+    fusions: the fusions around the value, outermost first. path: index of the element of `value` to follow, if `value` is a
+    tuple. sums: the number of nested sums and differences, such as 2 in `(i + 1) + 2`, up to which the value is followed.
     """
     while True:
         match value.opcode:
@@ -148,7 +148,9 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
 
 @lru_cache(maxsize=32)
 def find_trips(module: HloModule) -> Mapping[int, int]:
-    """Maps the ids of the loops whose trip count is constant to that count, at least 1."""
+    """Returns the loops whose trip count (number of iterations) is constant: a mapping from the loop's id to the count, at
+    least 1.
+    """
     found = {one.id: _count_trips(module, one) for one in module.instructions if one.opcode == "while"}
     return {number: trips for number, trips in found.items() if trips}
 

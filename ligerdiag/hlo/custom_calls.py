@@ -24,7 +24,9 @@ that it lowers itself, too.
 
 
 class CallTrait(Flag):
-    """The traits of custom-call targets. A trait of a target describes every call of that target."""
+    """The traits of custom-call targets. A trait is a fact about every call of the target, such as that it only reads its
+    operands.
+    """
 
     NONE = 0
     READS_ONLY = auto()

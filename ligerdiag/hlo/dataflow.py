@@ -72,10 +72,11 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Yields the positions whose value this position passes on; nothing if this position defines its value.
+        """Yields the positions from which this position gets its value unchanged; nothing if this position defines the value
+        itself.
 
-        callers: if the instruction is a parameter, the callers of its computation whose operands to yield; None for all
-        callers.
+        callers: matters if the instruction is a parameter. Then the operands of these callers of its computation are
+        yielded; None means all callers.
         """
         through, operands = self.through, instruction.operands
         match instruction.opcode:
@@ -116,7 +117,9 @@ class Dataflow:
                 pass
 
     def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the position that defines the value at this position; if there are several sources, follows the first."""
+        """Returns the position that defines the value at the given position. Where the value may come from several
+        positions, follows the first of them.
+        """
         position = instruction, index
         while (source := next(self.list_sources(*position), None)) is not None:
             position = source
@@ -172,7 +175,7 @@ def is_shard_edge(instruction: HloInstruction) -> bool:
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """Returns the first instruction, from `value` back along first operands, whose opcode is not one of `opcodes`.
+    """Follows first operands backwards from `value`, and returns the first instruction whose opcode is not one of `opcodes`.
 
     Indices of tuples are ignored: if `opcodes` has get-tuple-element, the walk may end at the whole tuple.
     """
@@ -182,8 +185,8 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the start that belongs to this done or update. If a loop or a call passes the start on, returns the loop or
-    the call.
+    """Returns the `-start` that belongs to a `-done` or `-update` instruction. If a loop or a call passes the start on,
+    returns that loop or call.
     """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
@@ -194,7 +197,9 @@ def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
 def look_through_forward(
     value: HloInstruction, opcodes: frozenset[str], users: Mapping[int, tuple[HloInstruction, ...]]
 ) -> Iterator[HloInstruction]:
-    """Yields the users of the value; each user with one of these opcodes is replaced by its own users."""
+    """Yields the instructions that use the value. In place of a user with one of the opcodes `opcodes`, yields the users of
+    its result.
+    """
     for user in users[value.id]:
         if user.opcode in opcodes:
             yield from look_through_forward(user, opcodes, users)
@@ -215,7 +220,9 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction. As `list_next` of `search`, it steps back within one computation."""
+    """Returns the operands of an instruction. Can be passed to `search` as `list_next`; the search then goes back within one
+    computation.
+    """
     return instruction.operands
 
 
@@ -231,8 +238,8 @@ def search[Node: Hashable](
     *,
     most: int | None = None,
 ) -> Mapping[Node, Node | None]:
-    """Maps each node that can be reached from the starts, nearest first, to its predecessor on a shortest path; a start
-    maps to None.
+    """Searches a graph breadth-first. Returns a map from each node that was found, nearest first, to its predecessor on a
+    shortest path; a start maps to None.
 
     The search stops at the first target, which is then the last node of the map, or when it has found more than `most`
     nodes.
@@ -270,7 +277,9 @@ def find_shortest_path[Node: Hashable](
 
 
 def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
-    """Returns the path from a start to the node `end`. before: the result of `search`."""
+    """Returns the shortest path that a search has found from a start to the node `end`, both included. before: the result of
+    `search`.
+    """
     way = [end]
     while (earlier := before[way[-1]]) is not None:
         way.append(earlier)
@@ -295,8 +304,8 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds the instruction that defines the value at a position (an instruction and an index into its shape), and the
-    number of the slice of bytes in the buffer assignment that holds this value; caches its answers.
+    """Finds where the value at a position (an instruction and an index into its shape) comes from: the instruction that
+    defines it, and the number of the slice of bytes in the buffer assignment that holds it. Caches its answers.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -325,10 +334,10 @@ class Positions:
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the definition of this position's value as (instruction id, ShapeIndex).
+        """Returns the position that defines the value at the given position, as (instruction id, ShapeIndex).
 
-        Walks from the position to the value's source. The definition is the first position on the way that has a slice in
-        the buffer assignment; without such a position, it is the source.
+        Follows the value backwards to its source. The first position on the way that has a slice in the buffer assignment
+        defines the value; if there is none, the source does.
         """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
@@ -370,8 +379,8 @@ def is_operandwise(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Invalidates the aliases that custom calls declare but the buffer assignment does not honour: removes each alias
-    between buffers in different bytes from its call and adds it to `module.invalid_aliases`.
+    """Finds declared aliases of custom calls whose operand and output the buffer assignment puts into different bytes. Moves
+    these aliases from their calls to `module.invalid_aliases`.
     """
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
@@ -397,7 +406,7 @@ type AreOne = Callable[[HloInstruction, HloInstruction], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """A term b that is added to an operand x of a kernel and subtracted again, as in `(x + b) - b`. Mathematically the
+    """An addition and a subtraction of a term b around an operand x of a kernel, as in `(x + b) - b`. Mathematically the
     result is x; in floating point it is x rounded to the precision of x + b.
 
     A workaround for hidden writes uses such a pair to make readers of x wait for a kernel: b depends on the kernel's
@@ -417,8 +426,8 @@ def find_rounding_pairs(
     """Yields the rounding pairs in which x is an operand of a call and the term b depends on the call's result. Searches
     only the call's computation; looks through barriers, broadcasts, reshapes and converts.
 
-    operand: the number of the operand x. are_one: returns whether two instructions surely have the same value. It is asked
-    for the term that is added and the term that is subtracted.
+    operand: the number of the operand x. are_one: returns whether two instructions surely have the same value; it compares
+    the added term with the subtracted term.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

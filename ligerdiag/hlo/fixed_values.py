@@ -1,8 +1,8 @@
-"""Finds numbers that a module fixes whatever its arguments are, to recognize constant predicates of conditionals and
-loops.
+"""Finds numbers that a module computes from constants alone, whatever its arguments are, to recognize constant predicates of
+conditionals and loops.
 
-A scalar is fixed when the module's own operations say so: a constant, passed through copies, bitcasts, tuples,
-barriers, fusions, calls and the state of a loop that keeps it, and converted, compared and computed with. Any other
+A scalar is fixed if the module computes it from constants alone. The constants may pass through copies, bitcasts, tuples,
+barriers, fusions, calls and the state of a loop that keeps them, and be converted, compared and computed with. Any other
 value is not fixed; callers then conclude nothing about what runs.
 
 A conditional with a predicate takes its first branch for true. One with an index takes the last branch where the index
@@ -56,10 +56,11 @@ def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
 
 
 def sort_branches(conditional: HloInstruction) -> Sequence[int]:
-    """Returns the numbers of the conditional's branches in the order of the index that chooses them.
+    """Returns the numbers of the conditional's branches in an order in which the branches of two modules correspond.
 
-    A predicate takes the first branch for true, which is index 1: XLA exchanges the two branches where it makes a
-    predicate of an index, or the reverse. So the branches of two modules correspond in this order.
+    The order is that of the index that chooses a branch. A predicate chooses the first branch for true, which is index 1, so
+    this branch comes second. XLA exchanges the two branches if it replaces an index by a predicate, or a predicate by an
+    index.
     """
     numbers = range(len(conditional.called_computations))
     return numbers[::-1] if is_predicate(conditional.operands[0].shape) and len(numbers) == 2 else numbers

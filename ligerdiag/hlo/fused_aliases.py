@@ -1,11 +1,11 @@
 """Finds declared aliases of custom calls that break when XLA fuses the calls with the slices around them.
 
-A dynamic-slice fusion copies nothing. It gives the call addresses: for the slices that the call reads, addresses in
-the fusion's operands; for the call's results, addresses in the fusion's results or in the operand of a
-dynamic-update-slice. XLA does not pass the
-call's `output_to_operand_aliasing` on to the fusion (xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so
-the buffer assignment may put an operand and the result that aliases it into different bytes. A kernel that has one
-pointer for operand and result then overwrites the fusion's operand, and the result's bytes keep their old contents.
+A dynamic-slice fusion copies nothing. It gives the call addresses. For the slices that the call reads, they lie in the
+fusion's operands. For the call's results, they lie in the fusion's results or in the operand of a dynamic-update-slice. XLA
+does not pass the call's `output_to_operand_aliasing` on to the fusion
+(xla/service/gpu/transforms/dynamic_slice_fusion_rewriter.cc), so the buffer assignment may put an operand and the result
+that aliases it into different bytes. A kernel that has one pointer for operand and result then overwrites the fusion's
+operand, and the result's bytes keep their old contents.
 
 The operand's address is the address of a parameter of the fusion, or of one slice of a parameter. The result's address is
 the address of a result of the fusion, or of the part of such a result that a dynamic-update-slice fills. Operand and result
@@ -58,7 +58,7 @@ def find_broken_aliases(
 ) -> tuple[BrokenAlias, ...]:
     """Returns the declared aliases of a scheduled module that fusions break.
 
-    is_assigned: whether `positions` come from XLA's own buffer assignment.
+    is_assigned: whether the slices in `positions` are those of XLA's own buffer assignment.
     """
     return tuple(
         [

@@ -9,10 +9,10 @@ respects
 - the order among instructions that have effects besides their results: random state, infeed and outfeed, sends and
   receives.
 
-Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late,
-as possible. `one kernel first` and `one kernel last` do so for one kernel and order the rest at random: if nothing
-orders a read with a kernel, the read comes before the kernel in one order and after it in another. `random` orders
-everything at random.
+Nothing else is fixed. The orders have names: `kernels first` and `kernels last` run each kernel as early, or as late, as
+possible. `one kernel first` and `one kernel last` do so for one kernel and order the rest at random. If nothing orders a
+read with a kernel, the read comes before the kernel in one order and after it in another. `random` orders everything at
+random.
 """
 
 from collections import defaultdict
@@ -43,8 +43,8 @@ class LegalOrder:
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders; each run yields the same orders. kernels: ids of the custom calls to move, including calls in
-    fusions.
+    """Yields `count` orders in which XLA may run the module, the same ones in each call. kernels: ids of the custom calls to
+    run as early or as late as possible, including calls in fusions.
     """
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
@@ -176,7 +176,8 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns a topological order. Of all instructions that could come next, the instruction with the least key does.
+    """Returns the instructions in a topological order. Of all instructions that could come next, the one with the least key
+    comes next.
 
     needed: from instruction id to the ids of the instructions that must come before it, each once.
     """

@@ -8,13 +8,13 @@ path (15, 85) names one operation of one call. Where a pass merges two operation
 `add#ld85;mul#ld84`: the instruction computes the value of the first operation. A semicolon or `#` of the author is written
 `%3B` and `%23`.
 
-Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules
-share is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on.
-XLA's call inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an
-instruction without one. A tag is text in an op_name: a user's scope may look like a tag, and a tag may be cut off. The
-compile worker tags every operation of a program and escapes every other `#` and `;`. So a module from before the
-optimizations is *tagged* only if each named instruction has one tag at the end of each joined name, and only
-instructions that MLIR adds (barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
+Metadata comes from a file, so it is read with care. Modules number their stack frames independently; what two modules share
+is the *chain* behind such a number: file, function, line and column of the frame, then of its caller, and so on. XLA's call
+inliner appends the call's chain to the chain of each inlined instruction, and gives the call's chain to an instruction
+without one. A tag is text in an op_name: a user's scope may look like a tag, and a tag may be cut off. The compile worker
+tags every operation of a program and escapes every other `#` and `;`. So a module from before the optimizations is *tagged*
+under two conditions: each named instruction has one tag at the end of each joined name, and only instructions that MLIR adds
+(barriers, broadcasts, calls) have no name. Otherwise its tags are ignored.
 """
 
 import re
@@ -74,7 +74,8 @@ class OriginalArray:
 
 
 def parse_original_value(data: bytes) -> Mapping[ShapeIndex, OriginalArray]:
-    """Maps each leaf of a result to the original array that it equals; has no entry for a leaf without one.
+    """Returns a mapping from each leaf of a result to the array of the unoptimized module that it equals; leaves without a
+    known array are left out.
 
     Passes of XLA hand an original value on when they replace a value by an equal one (xla/hlo/ir/hlo_original_value.h).
     HLO text shows it as `origin={{"ld17"}}`, for a tuple as `origin={({"ld20"}, {}, {"ld3"})}`. Most modules have none.
@@ -108,8 +109,8 @@ ADDED_BARRIER = "ligerdiag_barrier"
 class HloInstruction:
     """One instruction of a module. Its operands and control predecessors are instructions of the same computation.
 
-    Each field is Final, rather than the dataclass frozen: a frozen instance takes three times as long to make, and a
-    large module has 150,000 of them.
+    Each field is Final, and the dataclass is not frozen: a frozen instance takes three times as long to make, and a large
+    module has 150,000 of them.
     """
 
     id: Final[int]
@@ -137,8 +138,8 @@ class HloInstruction:
 
     @property
     def original_values(self) -> Mapping[ShapeIndex, OriginalArray]:
-        """Returns a map from each leaf of the result to the array of the unoptimized module that it equals, as XLA says;
-        empty unless the program was compiled with its lineage (see `parse_original_value`).
+        """Returns a map from each leaf of the result to the array of the unoptimized module that it equals, according to
+        XLA; empty unless XLA was asked to record this when it compiled the program (see `parse_original_value`).
         """
         return parse_original_value(self.proto.original_value)
 
@@ -195,8 +196,8 @@ class HloComputation:
 
     @cached_property
     def kept_elements(self) -> frozenset[int]:
-        """Returns the numbers of the elements of a loop's state that this computation, the loop's body, returns
-        unchanged in the same position.
+        """Returns the numbers of the elements of a loop's state that the loop does not change. This computation is the
+        loop's body, which returns these elements unchanged in the same position.
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return frozenset()
@@ -209,9 +210,9 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """Returns, for each element of a loop's state, the numbers of the elements whose initial values come to its position
-        while this computation, the loop's body, is repeated. The element itself is first. For a body that exchanges the
-        elements 0 and 1, this is ((0, 1), (1, 0)).
+        """Returns, for each element of a loop's state, the numbers of the elements whose initial values it has in some
+        iteration, its own number first. This computation is the loop's body, and may exchange elements. For a body that
+        exchanges the elements 0 and 1, this is ((0, 1), (1, 0)).
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
@@ -299,8 +300,8 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the tag path of the author's operation that an instruction of this module computes: the numbers of
-        the calls that lead to the operation, then its own number. () if unknown.
+        """Returns the tag path of the author's operation that an instruction of this module computes: the tags of the calls
+        that lead to the operation, outermost first, then its own tag. Returns () if unknown.
         """
         return self.tags.get(instruction.id, ())
 
@@ -349,7 +350,9 @@ class HloModule:
         return found
 
     def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
-        """Yields every custom call with the computation that holds it, callees before callers."""
+        """Yields (computation, custom call) for every custom call; the calls of called computations come before those of
+        their callers.
+        """
         return iter(self._custom_calls)
 
     @cached_property
@@ -419,8 +422,8 @@ def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine
 
 
 def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's source line at which a value is read: the line of the first of these instructions that has a line.
-    None if no instruction has one.
+    """Returns the user's source line at which a value is read: the line of the first of `instructions` that has one; None if
+    none has a line.
 
     instructions: the reader of the value and the instructions around it, the innermost first. For a fusion, the line of the
     fusion itself comes first, then the lines of the operations in it.
@@ -464,16 +467,16 @@ _MAX_FRAMES = 1024
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Numbers chains of stack frames, so that source locations of different modules can be compared: equal chains have
-    the same number in all modules that use this object.
+    """Gives numbers to chains of stack frames, so that source locations of different modules can be compared: equal chains
+    get equal numbers, also in different modules.
     """
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain of stack frames, with the chain `behind` appended at its
-        outer end. If the instruction was inlined, `behind` may be the chain of the call.
+        """Returns the number of the instruction's chain of stack frames, to which the chain with number `behind` is appended
+        as further callers.
         """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
@@ -520,8 +523,8 @@ _UNNAMED = having(Trait.UNNAMED)
 
 
 def is_added_barrier(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a barrier that ligerdiag added after an operation, with the operation's tag, so
-    that nothing folds the operation into its operand when a traced program is translated to HLO.
+    """Returns whether the instruction is a barrier that ligerdiag added after an operation, with the operation's tag. Such a
+    barrier keeps XLA from folding the operation into its operand when a traced program is translated to HLO.
     """
     return instruction.opcode == "opt-barrier" and strip_tags(instruction.op_name) in ("", ADDED_BARRIER)
 

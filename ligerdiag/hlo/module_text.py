@@ -1,12 +1,12 @@
 """Renders a module as text: as HLO text for people to read, and as lines that are equal for equal programs.
 
 `fingerprint_lines` renders the structure; two modules with the same lines are the same program to XLA. A line is an
-instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers
-replace the names and ids of instructions and computations: computations in the order of their first call, the entry
-first; instructions in the order of the schedule where there is one, otherwise depth first from the root, operands in
-order, then the instructions that the root does not need. Names, ids, metadata and frontend attributes that name
-something are left out, and so are XLA's estimates in a backend config (`_ESTIMATES`). A config that is not JSON, such
-as a kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
+instruction: opcode, shape with layout, operands, control predecessors, called computations and attributes. Numbers replace
+the names and ids of instructions and computations. Computations are numbered in the order of their first call, the entry
+first. Instructions are numbered in the order of the schedule where there is one, otherwise depth first from the root,
+operands in order, then the instructions that the root does not need. Names, ids, metadata and frontend attributes that name
+something are left out, and so are XLA's estimates in a backend config (`_ESTIMATES`). A config that is not JSON, such as a
+kernel's payload, is replaced by its sha256. Shardings of instructions, and fields that the protobuf view skips
 (`xla.proto`), do not count.
 
 `HloText` renders the data flow for people. XLA cannot read this text, because it omits metadata, backend configs, large
@@ -39,7 +39,7 @@ _NAMES = re.compile(r"name$|^_xla_metadata")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureLine:
-    """One line of a module's structure: an instruction without its name."""
+    """One line of a module's text without names: an instruction, in which numbers replace all names."""
 
     text: str
     """The line, such as `1.4 = f32[8]{0} add(1.2, 1.3)`, where numbers replace names."""
@@ -49,8 +49,8 @@ class StructureLine:
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """Returns the sha256 of the module's structure. payloads: whether a kernel's payload counts, as for
-    `fingerprint_lines`.
+    """Returns a sha256 that is equal for modules which differ only in names and metadata. payloads: whether a kernel's
+    payload counts, as for `fingerprint_lines`.
     """
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
@@ -182,7 +182,7 @@ _MOST_CHARACTERS = 2000
 
 @dataclass(slots=True, eq=False)
 class HloText:
-    """Renders the instructions of one module as HLO text."""
+    """Renders one module as HLO text for people to read."""
 
     module: HloModule
     _shapes: dict[bytes, str] = field(default_factory=dict[bytes, str])

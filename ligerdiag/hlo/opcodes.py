@@ -3,9 +3,9 @@
 Opcodes are spelled as in xla/hlo/ir/hlo_opcode.h. XLA refuses a module with any other opcode, and so does the parser;
 otherwise an unknown instruction would count as an instruction that only reads, and a `Custom-Call` as no kernel.
 
-A trait holds for every instruction with the opcode. An opcode that means different things to the author's program and
-to XLA's schedule has a trait for each: a barrier is an operation of the program (BARRIER), and launches nothing in the
-schedule (LAUNCHES_NOTHING). ADR 11 lists pairs of similar traits and the reason why each pair is not one trait. Compute
+A trait holds for every instruction with the opcode. An opcode that means different things to the author's program and to
+XLA's schedule has a trait for each. For example, a barrier is an operation of the program (BARRIER), and launches nothing in
+the schedule (LAUNCHES_NOTHING). ADR 11 lists pairs of similar traits and the reason why each pair is not one trait. Compute
 a set once, `_SILENT = having(Trait.LAUNCHES_NOTHING)`: a lookup is then as cheap as in any frozenset.
 """
 
@@ -13,8 +13,8 @@ from enum import Flag, auto
 
 
 class Trait(Flag):
-    """The traits of opcodes. A trait describes every instruction with one of its opcodes; the docstrings say "the
-    instruction" for any of these.
+    """The traits of opcodes. A trait is a fact about every instruction with one of its opcodes; in the docstrings of the
+    members, "the instruction" is any of these.
     """
 
     # where a value stands

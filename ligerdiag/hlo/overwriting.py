@@ -12,10 +12,10 @@ operand:
 - a library call that adds to an operand: cuBLAS to its third, and the call that cuSOLVER decomposes to its first. No
   other custom call may;
 - a fusion, if elements keep their place on every path from the parameter to a result. A kInput fusion computes its
-  reductions first, so one result may overwrite a parameter from which a reduction computes another result; a kernel
-  that XLA generates in Triton (kCustom) loads a whole row before it stores any of it. XLA joins unrelated results in
-  one fusion by a concatenate and takes them apart again by slices: each of those slices is one operand of the
-  concatenate, in the same place.
+  reductions first, so one result may overwrite a parameter from which a reduction computes another result. A kernel that XLA
+  generates in Triton (kCustom) loads a whole row before it stores any of it. XLA joins unrelated results in one fusion by a
+  concatenate and takes them apart again by slices: each of those slices is one operand of the concatenate, in the same
+  place.
 
 Every operation may write over an operand of a single element. An operation that is not listed is assumed to be allowed to
 write over any operand, because an operation that this module does not know must not cause a finding.

@@ -27,8 +27,8 @@ def pause_collector(*, keep: bool = False) -> Generator[None]:
     """Pauses Python's garbage collector: views hold many small long-lived objects, and searching them for cycles
     doubles the time.
 
-    keep: whether to move the objects made meanwhile to the oldest generation without a search. This is not done if the
-    caller has frozen objects, because they would be unfrozen.
+    keep: whether to move the objects that are made meanwhile to the collector's oldest generation without a search. Does not
+    do so if the caller has frozen objects (`gc.freeze`), because they would be unfrozen.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -223,7 +223,9 @@ def _parse_computation(
 
 
 def require_same_operands(program: HloModule, optimized: HloModule) -> None:
-    """Raises ArtifactError where a kernel has different numbers of operands in the two modules: XLA keeps that number."""
+    """Raises ArtifactError if a kernel has different numbers of operands in the two modules, because XLA never changes this
+    number.
+    """
     written, left = _count_operands(program), _count_operands(optimized)
     for kernel in written.keys() & left.keys():
         if not left[kernel] <= written[kernel]:

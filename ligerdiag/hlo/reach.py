@@ -1,11 +1,11 @@
 """Finds the outputs of a program that depend on a value: forward, leaf by leaf, through every operation.
 
-Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches,
-calls and fusions, into their computations and out again. A value that decides a trip count or a branch reaches
-everything that comes out. For a custom call, `list_dependents` lists the leaves of the result that depend on an
-operand, and the operands that the call overwrites with values that depend on it; other users of an overwritten operand
-are then reached too. Without `list_dependents`, the whole result depends on every operand. Any other operation passes
-an operand on to every leaf of its result; a collective of several operands only to the operand's own leaf.
+Tuples, get-tuple-elements, barriers and the edges of a shard_map pass on a single leaf, and so do loops, branches, calls and
+fusions, into their computations and out again. A value that decides a trip count or a branch reaches everything that comes
+out. For a custom call, `list_dependents` lists the leaves of the result that depend on an operand, and the operands that the
+call overwrites with values that depend on it. Other users of an overwritten operand then count as dependents too. Without
+`list_dependents`, the whole result depends on every operand. Any other operation passes an operand on to every leaf of its
+result; a collective of several operands only to the operand's own leaf.
 
 The result is an upper bound: it ignores which elements are read, and when.
 """
@@ -33,7 +33,7 @@ _TAKE_OPERANDS = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which outputs and effects of a program depend on a value."""
+    """The outputs and effects of a program that depend on a value."""
 
     outputs: frozenset[int]
     """Numbers of the leaves of the program's result that depend on the value."""
@@ -50,8 +50,8 @@ class Reach:
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: how a value passes
-    through custom calls; None if the whole result depends on every operand.
+    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: returns the leaves of a
+    custom call's result that depend on an operand; None means that the whole result depends on every operand.
     """
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root

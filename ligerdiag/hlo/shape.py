@@ -60,7 +60,7 @@ def iterate_leaves(shape: ShapeProto) -> Iterator[ShapeIndex]:
 def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, ShapeProto]]:
     """Yields the ShapeIndex and the shape of every leaf, in order.
 
-    prefix: is put in front of each ShapeIndex. If `shape` is a part of a larger shape, this is the part's ShapeIndex.
+    prefix: ShapeIndex of `shape` in a larger shape; it is put in front of each ShapeIndex.
     """
     if not is_tuple(shape):
         yield prefix, shape
@@ -78,7 +78,7 @@ def is_tiled(shape: ShapeProto) -> bool:
 
 
 def is_counted(shape: ShapeProto) -> bool:
-    """Returns whether the element type of the shape is integer or boolean; false for a tuple."""
+    """Returns whether the shape is an array of integers or booleans; false for a tuple."""
     return DTYPE_NAMES.get(shape.element_type, "").strip("0123456789") in ("pred", "s", "u")
 
 

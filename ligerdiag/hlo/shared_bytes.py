@@ -91,7 +91,7 @@ class SharedBytes:
 
 
 class TooManyStepsError(Exception):
-    """Raised if a module calls its computations along more paths than a module that XLA has compiled."""
+    """Raised if a module has more paths of calls than any module that XLA compiles."""
 
 
 def find_shared_bytes(

@@ -1,5 +1,5 @@
-"""Finds the positions of a module that share bytes in whatever order XLA runs the module, because they are different names
-of one value.
+"""Finds the positions of a module that share bytes because they are different names of one value. They share bytes in
+whatever order XLA runs the module.
 
 XLA chooses an order along operands and control edges and assigns storage for it. It knows every value that an
 instruction defines and keeps it as long as somebody reads it, in its own storage or in a copy. It does not know what a
@@ -32,7 +32,9 @@ _MOST = 100_000
 
 @dataclass(slots=True, eq=False)
 class SharedStorage:
-    """Finds which positions of one module hold one value in one storage, whatever order XLA chooses."""
+    """Finds the positions (instructions and leaves of their results) of one module that share bytes because they hold one
+    value, whatever order XLA chooses.
+    """
 
     module: Final[HloModule]
     _flow: Dataflow = field(init=False)
@@ -45,8 +47,8 @@ class SharedStorage:
         self._flow = Dataflow(self.module, _FLOW)
 
     def find(self, instruction: HloInstruction, index: ShapeIndex = ()) -> frozenset[Definition]:
-        """Returns the definitions, each (instruction id, ShapeIndex), of the value at this position: several if its
-        computation has several callers.
+        """Returns the positions, each (instruction id, ShapeIndex), that define the value at the given position. There are
+        several if the computation has several callers.
         """
         key = instruction.id, index
         found = self._definitions.get(key)
@@ -55,8 +57,8 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the positions whose value this position only has under another name: the same value, in the same storage.
-        For a bitcast, this is its operand. Yields nothing if this position defines a value of its own.
+        """Yields the positions of which the given position is only another name: they hold the same value, in the same
+        storage. For a bitcast, this is its operand. Yields nothing if this position defines a value of its own.
         """
         opcode = instruction.opcode
         if opcode == "while":

@@ -162,8 +162,8 @@ _MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | 
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """Returns the order of commands that XLA's flags choose, written in any form: `--name=value`, `name: value` of a
-    dump's debug options, JSON. The last value of a flag counts.
+    """Returns the order in which command buffers run their commands, as XLA's flags choose it. The flags may be written in
+    any form: `--name=value`, `name: value` of a dump's debug options, or JSON.
     """
     modes = _MODE.findall(flags)
     if modes:

@@ -4,7 +4,7 @@ of runs.
 The code gives an upper bound of the accesses to each operand. A run gives a lower bound of the accesses to some of
 them. So
 
-- a write that a run showed, or that the code has, must be declared;
+- a write that a run or the code shows must be declared;
 - a declared write that the code does not have is a superfluous declaration;
 - a run that shows more than the code has is a contradiction: ligerdiag misread the code, or other code ran.
 
@@ -91,7 +91,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallJudge:
-    """Judges one kernel call, given the effects of the kernel's code and the call as a program by itself."""
+    """Judges one kernel call by the effects of the kernel's code, and by a program that consists of this call alone."""
 
     found: FoundCall
     call: HloInstruction
@@ -383,8 +383,8 @@ class CallJudge:
 
 
 def judge_unread(found: FoundCall, reason: str) -> JudgedCall:
-    """Returns the judgement of a call that could not be lowered by itself: the call is not covered. reason: why it
-    could not be lowered.
+    """Returns the judgement of a call that could not be lowered as a program of its own: it says that the call is not
+    covered. reason: why it could not be lowered.
     """
     result = JudgedCall(call=CheckedCall(kernel=found.kernel, source=found.source, rows=()))
     result.not_covered.append(f"`{found.kernel}`: {reason}")

@@ -355,8 +355,8 @@ _TOO_MANY_STEPS = (
 
 
 def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether there is something to report about a module without custom calls: XLA keeps two live values, or two
-    donated arguments, in the same bytes, or the program has operations that should work in place.
+    """Returns whether a module without custom calls needs an inspection. It does if XLA keeps two live values, or two
+    donated arguments, in the same bytes, or if the program has operations that should work in place.
 
     Raises ArtifactError if that is unknown, because the module or its buffer assignment is inconsistent.
     """

@@ -1,7 +1,8 @@
 """Defines the parts of one compilation, and computes the coverage of its analysis.
 
-A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all of
-them agree are kept. An output or read on which they differ is unknown, and a finding that one of them lacks is dropped.
+A program whose order of operations is unknown is judged as several programs, one for each order. Results on which all
+judgements agree are kept. An output or read on which they differ is unknown, and a finding that one of them lacks is
+dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ _FOLDED = "the program could be read only after MLIR's folding, so operations th
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compilation:
-    """The parts of one compilation, whatever their origin."""
+    """The modules and files of one compilation, whether they come from an artifact or from a dump."""
 
     name: str
     """Name of the compilation in messages: the module's name, or a directory."""
@@ -123,16 +124,16 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
-    """Returns whether the tags in the names of the program's instructions are those that ligerdiag's worker gave the
-    operations.
-    """
+    """Returns whether ligerdiag's worker gave the program's operations the tags in their names."""
     return is_tagged(program) and (
         not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
     )
 
 
 def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
-    """Returns the counts of the analysis, and one line for each part that it does not cover."""
+    """Returns the coverage of the analysis: the numbers of things analysed, and one line for each part that the analysis
+    does not cover.
+    """
     program = compilation.program
     tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
     unplaced = tuple(
@@ -212,8 +213,8 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Returns a copy of the first view. If `outputs` or another view disagrees with the first view about an output or a
-    read, that output or read is unknown in the copy. Returns None if there is no view.
+    """Joins views of one schedule: returns the first view. In it, an output or read becomes unknown if `outputs` or another
+    view disagrees about it. Returns None if there is no view.
 
     views: views of one schedule, each from the judgement of one possible order of the program. outputs: maps the name
     of each output to the verdict on which all judgements agree, or to unknown if they disagree.
@@ -261,8 +262,8 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """Returns one inspection that joins several inspections of one compilation: a verdict on which they differ is
-    unknown, and a finding that one of them lacks is dropped.
+    """Joins several inspections of one compilation into one. A verdict on which they differ becomes unknown, and a finding
+    that one of them lacks is dropped.
     """
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])

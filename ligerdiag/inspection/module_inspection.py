@@ -1,7 +1,7 @@
 """Judges the files of one module, or one artifact, within its budget of memory and time.
 
-A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate: a judgement
-never waits for a replay, and the judgement stands even if the replay cannot be completed.
+A module with hidden writes is replayed afterwards, separately, within a budget derived from an estimate. So a judgement
+never waits for a replay, and remains valid even if the replay cannot be completed.
 """
 
 import traceback
@@ -130,7 +130,7 @@ class ModuleInspector:
         )
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. A fault is not raised: the report on the module contains it."""
+        """Judges a module of a dump. Raises nothing if that fails: the report on the module then says why."""
         notes: list[str] = []
         identity = describe_module(files)
         try:
@@ -204,7 +204,7 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse_for_bug(identity, fault))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. A fault is not raised: the report on the artifact contains it."""
+        """Judges an artifact. Raises nothing if that fails: the report on the artifact then says why."""
         identities = [describe_artifact(directory)]
 
         def look() -> _Seen:
@@ -219,7 +219,7 @@ class ModuleInspector:
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
         """Runs the planned replay of a module or artifact in this many seconds of processor time.
 
-        A fault is not raised: the record of the replay contains it.
+        Raises nothing if that fails: the record of the replay then says why.
         """
         from ligerdiag.replay.dump_replay import replay_dump
 
@@ -241,8 +241,8 @@ class ModuleInspector:
         return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay of the module or artifact in which opaque functions replace the custom calls; see
-        `replay`.
+        """Runs the planned replay of the module or artifact in which opaque functions (stand-ins with the same buffers)
+        replace the custom calls; see `replay`.
         """
         from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
 

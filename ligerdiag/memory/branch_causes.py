@@ -27,8 +27,9 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy inside a branch: the branch copies an operand or a computed value to one of its
-        results, or copies an operand and then updates it. None for any other copy. uses: the uses of the copy's result.
+        """Returns the reason for a copy inside a branch. The copy must put an operand or a computed value into a result of
+        the branch, or copy an operand that the branch then updates. None for any other copy. uses: the uses of the copy's
+        result.
         """
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":

@@ -47,8 +47,8 @@ _CHEAP = 8
 """A value is cheap to compute again if it has at least this many times as many bytes as all its operands together."""
 _CHEAP_OPCODES = having(Trait.FROM_NOTHING) | {"broadcast"}
 _BROUGHT_BACK = (CopyCause.READ_LATER, CopyCause.RETURNED, CopyCause.EQUAL_VALUES)
-"""Causes of a copy that takes a value away from its bytes. If a later copy brings a value that was taken away for one
-of them back to these bytes, and nothing has overwritten them meanwhile, the later copy changes nothing.
+"""Causes of a copy that takes a value away from its bytes. A later copy may bring the value back before anything has
+overwritten these bytes. The later copy then changes nothing.
 """
 _MOST_STEPS = 64
 

@@ -8,7 +8,9 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """A form of the user's code. Two copies with the same cause and different forms need different remedies."""
+    """A form of the user's code, such as a scan. Two copies with the same cause need different remedies if their forms
+    differ.
+    """
 
     PLAIN = auto()
     COLLECTED = auto()
@@ -53,7 +55,9 @@ UNEXPLAINED = CopyReason(
 
 
 def describe_collected(array: str, result: str) -> str:
-    """Returns the clause about a scan that reads an array part by part and collects its results in a new array."""
+    """Returns a clause for a report, about a scan that reads the array `array` part by part and collects its results in a
+    new array.
+    """
     return (
         f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"
     )

@@ -31,9 +31,7 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name, or, for an output without a name, its number; in a form that fits after the word
-        `output`.
-        """
+        """Returns an output's name, or its number if it has no name, as text that fits after the word `output`."""
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
@@ -56,8 +54,8 @@ class CopySources:
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf that compute a value. For an operand of a branch, these are the instruction and
-        leaf outside of the conditional.
+        """Returns the instruction and leaf that compute a value. If the value is an operand of a branch, looks for them
+        outside of the conditional.
         """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -156,8 +154,8 @@ class CopySources:
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the given uses, looking through copies: a use by a copy is replaced by the uses of the copy's result. A
-        copy that is part of an update (`Move.is_update`) is not looked through.
+        """Yields the given uses, but instead of a use by a copy the uses of the copy's result. A copy that is part of an
+        update (`Move.is_update`) counts as a use.
         """
         pending, seen = list(uses), set[int]()
         while pending:
@@ -170,8 +168,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value, then the value from which the first was made by an update in place, a copy or a rearrangement, and
-        so on. The last is a value that was made in another way.
+        """Yields a value, then the value from which an update in place, a copy or a rearrangement made it, and so on. Ends
+        with a value that was made in any other way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):
@@ -206,8 +204,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion that has one operand and transposes it before it does anything else;
-    bitcasts do not count. The fusion may compute anything from the transposed operand.
+    """Returns whether an instruction is a fusion with one operand that it transposes before it does anything else. Bitcasts
+    before the transposition do not count, and the fusion may compute anything afterwards.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False

@@ -14,8 +14,8 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """Knows which outputs of one module lie in the bytes of donated arguments, and finds the outputs among these that are
-    computed from another donated argument.
+    """The outputs of one module that lie in the bytes of donated arguments. Finds the outputs among them that are computed
+    from another donated argument.
     """
 
     def __init__(self, uses: ValueUses) -> None:
@@ -24,8 +24,8 @@ class DonatedOutputs:
 
     @cached_property
     def by_allocation(self) -> Mapping[int, int]:
-        """Maps the index of an allocation to the number of an output: the allocation holds a donated argument, and the
-        output takes the argument's bytes.
+        """Returns a mapping from the index of an allocation to the number of an output. It has the allocations that hold a
+        donated argument whose bytes an output takes.
         """
         leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
         taken = {
@@ -44,7 +44,7 @@ class DonatedOutputs:
         argument. The other argument must have the size of argument `number`.
 
         First looks at the arguments that the value's last operation reads. If none of these fits, looks at all arguments
-        that the value depends on. Returns None if argument `number` itself is among the arguments that were looked at.
+        that the value depends on. Returns None if the value needs argument `number` itself.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])

@@ -129,10 +129,11 @@ class DonationClash:
 def find_clashes(
     judged: Sequence[JudgedDonation], shared: Sequence[Sequence[int]], dropped: Collection[int]
 ) -> Iterator[DonationClash]:
-    """Yields the donations that XLA's runtime refuses, at most one for each array. It refuses to donate an array that is
-    passed as two arguments of the call.
+    """Yields the donations that XLA's runtime refuses, at most one for each array. The runtime refuses to donate an array
+    that the call passes as two arguments.
 
-    An argument that JAX drops is not part of the call. A donated argument whose bytes no output takes is not donated to it.
+    An argument that JAX drops is not part of the call. A donated argument whose bytes no output takes does not count as
+    donated.
 
     judged: the judgements of all donated arguments. shared: groups of parameter numbers; the arguments of a group are one
     array. dropped: the parameter numbers that JAX drops.

@@ -1,7 +1,7 @@
 """Finds the operation inside of a fusion that reads a value.
 
 A fusion has the name and the source line of its root, the last operation in it. If a report is about a read of an old value,
-the root's line is of little use: the user has to change the operation that reads, which may be another operation than the
+the root's line is of little use. The user has to change the operation that reads, which may be another operation than the
 root.
 """
 

@@ -49,7 +49,7 @@ _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExplainedCopy:
-    """A copy as the report shows it, with the instruction that copies and the reason."""
+    """A copy as the report shows it, together with the instruction that makes the copy, and the reason."""
 
     move: Move
     reason: CopyReason
@@ -58,7 +58,9 @@ class ExplainedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryAnalysis:
-    """The memory of one module: `use` is what reports show, and the other fields have the instructions that rules need."""
+    """The memory of one module: `use` has the figures that reports show, and the other fields have the instructions that
+    rules need.
+    """
 
     use: MemoryUse
     copies: tuple[ExplainedCopy, ...] = ()

@@ -1,7 +1,7 @@
 """Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
 
-The buffer assignment decides which bytes a value has: a write is a definition of a value in overlapping bytes, by any
-operation, including those inside of loops, branches and asynchronous operations.
+The buffer assignment decides which bytes a value has. A write is a definition of a value in overlapping bytes by any
+operation, also by one inside of a loop, a branch or an asynchronous operation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +32,8 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has read its operands. This is the time
-        of the instruction itself; for an asynchronous start, it is the time of the matching done.
+        """Returns the time in the computation's schedule at which an instruction has finished reading its operands: its own
+        time or, for an asynchronous start, the time of the matching done.
         """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
@@ -50,8 +50,8 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value, and whose index in the
-        computation's schedule is greater than `after` and at most `until`.
+        """Yields the instructions of a computation that write to the bytes of a value. Only those with an index in the
+        computation's schedule above `after` and at most `until` count.
         """
         number = self._uses.positions.find(value, index)
         if number is None:

@@ -151,9 +151,8 @@ class OutputCauses:
 
     @cached_property
     def crossed(self) -> Mapping[int, int]:
-        """Maps donated arguments to the outputs with which JAX pairs them crosswise. An output is paired crosswise if it
-        lies in the bytes of one donated argument, but is computed from another donated argument. Both arguments are keys;
-        the value is the number of the output.
+        """Returns a mapping from the numbers of donated arguments to the number of an output. It has the outputs that lie in
+        the bytes of one donated argument but are computed from another donated argument; both arguments are keys.
         """
         found: dict[int, int] = {}
         root = self._module.entry.root
@@ -167,9 +166,8 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes; None if `writer` computes no output of such a
-        donation. In a crosswise donation, an output lies in the bytes of one donated argument, but is computed from another
-        donated argument.
+        """Returns the reason for a copy that a crosswise donation causes. In such a donation, an output lies in the bytes of
+        one donated argument, but is computed from another donated argument. None if `writer` computes no such output.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
@@ -191,7 +189,7 @@ class OutputCauses:
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
         """Returns whether the array at `position` enters the loop as an element of its state that no iteration changes, such
-        as the array `xs` that a `scan` takes apart.
+        as the array `xs` of a `scan`: each iteration reads one slice of it.
         """
         if loop.opcode != "while":
             return False

@@ -22,7 +22,7 @@ def find_output(module: HloModule, number: int) -> HloInstruction | None:
 
 def find_element(module: HloModule, position: Position) -> HloInstruction:
     """Returns the instruction that computes the value at a position. If the value is one of several results of a fusion,
-    this is an instruction inside of the fusion; otherwise it is the instruction of the position itself.
+    returns the instruction inside of the fusion; otherwise returns the instruction of the position itself.
     """
     value, index = position
     if value.opcode != "fusion" or not index:
@@ -32,7 +32,7 @@ def find_element(module: HloModule, position: Position) -> HloInstruction:
 
 
 def find_output_line(program: HloModule | None, optimized: HloModule, number: int) -> SourceLine | None:
-    """Returns the line that computes an output; None for an output that returns an argument unchanged.
+    """Returns the user's source line that computes an output; None for an output that returns an argument unchanged.
 
     program: the module from before the optimizations, in which each output still has its own line; None if unknown.
     """

@@ -16,8 +16,8 @@ from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InPlaceRequest:
-    """An operation of the schedule whose result has to lie in the bytes of an operand, and whether XLA does so without a
-    copy.
+    """An operation of the schedule whose result has to lie in the bytes of an operand. Says whether XLA puts the result
+    there without a copy.
     """
 
     kind: RequestKind

@@ -25,7 +25,9 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective that XLA's partitioner inserted, and whose result is the operand of an operation that works in place."""
+    """A collective that XLA's partitioner inserted before an operation that works in place: its result is an operand of that
+    operation.
+    """
 
     collective: HloInstruction
     writer: HloInstruction
@@ -41,8 +43,8 @@ class Reshard:
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields each collective that the partitioner put in front of an operation that works in place, if the array that it
-    brings has at least `SMALLEST_BYTES`.
+    """Yields each collective that the partitioner put in front of an operation that works in place, if the result of the
+    collective has at least `SMALLEST_BYTES`.
     """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:

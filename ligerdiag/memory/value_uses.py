@@ -30,7 +30,7 @@ _MOST_COPIES = 8
 
 
 class UseRole(Enum):
-    """The role in which an instruction uses a value."""
+    """The role in which an instruction uses a value, for example as an operand that it overwrites."""
 
     READ = "read"
     OVERWRITTEN = "overwritten"
@@ -45,7 +45,7 @@ class UseRole(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueUse:
-    """One use of a value: who uses it, and in which role."""
+    """One use of a value: the instruction that uses it, and in which role."""
 
     role: UseRole
     user: HloInstruction
@@ -58,7 +58,9 @@ class ValueUse:
 
     @property
     def needs_bytes(self) -> bool:
-        """Returns whether the value must lie in the bytes of the user's result, which the user then overwrites."""
+        """Returns whether the value must lie in the same bytes as the result of the instruction that uses and then
+        overwrites it.
+        """
         return self.role in (UseRole.OVERWRITTEN, UseRole.STATE, UseRole.BRANCH)
 
 
@@ -73,7 +75,7 @@ class ValueUses:
 
     @cached_property
     def times(self) -> Mapping[int, int]:
-        """Maps instruction id to the instruction's number in the schedule of its computation."""
+        """Returns a mapping from instruction id to the instruction's number in the schedule of its computation."""
         return {one.id: n for c in self.computations for n, one in enumerate(c.sequence or c.instructions)}
 
     @cached_property
@@ -167,8 +169,8 @@ class ValueUses:
                 yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
-        """Returns whether the user must write a result into the bytes of this operand, as XLA requires of an update or
-        an aliased call.
+        """Returns whether XLA requires the instruction `user` to write a result into the bytes of the operand `value`. It
+        does so for an update and for an aliased call.
         """
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 
@@ -197,7 +199,9 @@ class ValueUses:
         return self.module.computations[one.called_computations[0]].root if one.opcode in ASYNC_STARTS else one
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
-        """Returns whether `later` needs the result of `earlier`, directly or through others. Both are in one computation."""
+        """Returns whether `later` needs the result of `earlier`, directly or through other instructions. Both are in one
+        computation.
+        """
         times = self.times
         start = times.get(earlier.id, 0)
 
@@ -208,8 +212,8 @@ class ValueUses:
 
 
 def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, leaf of the operand that is updated) for each update in place of an instruction. These
-    are the pairs that `find_in_place` yields, and the updates inside of a fusion that update a bitcast of its operand.
+    """Yields (leaf of the result, leaf of the operand that is updated) for each update in place of an instruction. Yields
+    the pairs of `find_in_place`, and updates inside of a fusion that update a bitcast of the fusion's operand.
     """
     found = list(find_in_place(module, instruction))
     yield from found

@@ -59,7 +59,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """Values that the user gives for an argument: every set of random inputs uses these values."""
+    """Values that the user gives for an argument. Every draw, that is, every set of random inputs, uses these values."""
 
     data: bytes
     """The bytes of the elements, in the shape and dtype of the argument, row-major."""

@@ -8,7 +8,9 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The severity of a finding, at most that of its rule; `--fail-on` sets the lowest severity that fails a run."""
+    """The severity of a finding, never higher than the severity of its rule. `--fail-on` sets the lowest severity that fails
+    a run.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,7 +18,7 @@ class Severity(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Returns a number that grows with the severity: 0 for a note."""
+        """Returns a number that is larger the more severe the finding is: 0 for a note."""
         return (Severity.NOTE, Severity.WARNING, Severity.ERROR).index(self)
 
 
@@ -45,7 +47,9 @@ class Verdict(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Returns whether a schedule with this verdict computes the intended value, by force of its order or by luck."""
+        """Returns whether a schedule with this verdict computes the intended value, either because something forces the
+        order (FRESH) or by luck (LATENT).
+        """
         return self in (Verdict.FRESH, Verdict.LATENT)
 
 
@@ -228,8 +232,8 @@ class Finding:
 
 
 class Attribution(StrEnum):
-    """How the numbers computed for an output compare with two others: the intended numbers, and the stale numbers. The
-    stale numbers are those of a run in which no instruction sees a hidden write.
+    """How the numbers computed for an output compare with the intended numbers and with the stale numbers. Stale numbers are
+    those of a run in which no instruction sees a hidden write.
     """
 
     FRESH = "fresh"
@@ -291,8 +295,8 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """How the numbers of one output compare with the intended numbers and with the stale numbers, which are those of a
-    run in which no instruction sees a hidden write.
+    """How the numbers of one output compare with the intended numbers and with the stale numbers. Stale numbers are those of
+    a run in which no instruction sees a hidden write.
     """
 
     attribution: Attribution
@@ -319,8 +323,8 @@ class OutputNumbers:
 
 
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
-    """Returns the comparisons of a replay's outputs, with the outputs in `names` marked as undecided. The intended
-    values of these outputs are unknown, because their values in program order need not be the intended ones.
+    """Returns the numbers of a replay's outputs, in which the attribution of each output in `names` is changed to undecided.
+    The intended values of these outputs are unknown, because their values in program order need not be the intended ones.
     """
     return {
         name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()
@@ -384,8 +388,8 @@ class OrderTried(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnwrittenRead:
-    """Bytes of an output that a kernel reads before any program of the launch has written them, in whatever order the
-    programs run.
+    """Bytes of an output that a kernel reads before any program of the launch has written them, both when the programs run
+    from first to last and when they run in reverse.
     """
 
     output: int
@@ -404,8 +408,8 @@ class UnwrittenRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideAccess:
-    """Elements outside of a buffer that one operation of a kernel accesses, in that launch of the kernel which accesses
-    most of them.
+    """Elements outside of a buffer that one operation of a kernel accesses, counted in the launch that accesses the most of
+    them.
 
     The replay loads zeros from these places and drops stores to them.
     """
@@ -529,8 +533,8 @@ class OrderNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueReplay:
-    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls: functions that
-    read and write the same buffers as the calls, without the calls' code.
+    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls. These functions read
+    and write the same buffers as the calls, without the calls' code.
     """
 
     state: ReplayState
@@ -602,8 +606,8 @@ class Replay:
     cached: bool = False
 
     def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
-        """Returns whether a replay with opaque functions may decide more than this one, because this one does not cover
-        an operation of the program or because the numbers of an output decide nothing.
+        """Returns whether it is worth replaying with opaque functions, stand-ins for the custom calls. True if this replay
+        does not cover an operation of the program, or if its numbers decide nothing about some output.
 
         verdicts: maps each output name to the verdict that holds after this replay. An output whose verdict is unknown
         does not count as undecided, because no numbers can decide about it.
@@ -617,8 +621,8 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns the reason why this replay died, and the reason why the replay with opaque functions died; leaves out
-        a replay that did not die.
+        """Returns the reason why this replay died, and the reason why the replay with opaque functions (stand-ins for the
+        custom calls) died; leaves out a replay that did not die.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()
@@ -627,8 +631,8 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers,
-    which are those of a run in which no instruction sees a hidden write.
+    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers. Stale
+    numbers are those of a run in which no instruction sees a hidden write.
     """
 
     errors: tuple[float, ...]

@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """A case without its function: everything that processes other than the compile worker know of it."""
+    """A case without its function: all that a process needs to know unless it compiles the case."""
 
     id: str
     name: str
@@ -152,7 +152,7 @@ class CompileRequest:
     """Whether XLA also records the lineage of values, as in `Variation`."""
 
     def list_leftovers(self) -> tuple[str, ...]:
-        """Returns the directories that the worker may leave behind."""
+        """Returns the directories that the worker leaves behind if it dies during the job."""
         return (self.scratch, f"{self.scratch}-old")
 
 
@@ -198,8 +198,8 @@ def make_job[A](
 ) -> Job[A]:
     """Returns the job that sends a record to a worker and gets another record as the answer.
 
-    request: the record; its type is the kind of the request. answer: the type of the answer. The others are the fields
-    of Job.
+    request: the record; its type is the kind of the request. answer: the type of the answer. The other parameters are fields
+    of `Job`.
     """
     return Job(
         source=source,
@@ -233,12 +233,14 @@ def render_error(error: LigerdiagError) -> str:
 
 
 def render_refusal() -> str:
-    """Returns the line by which a worker tells its parent process that the job needs a fresh worker."""
+    """Returns the line with which a worker refuses a job. The line tells the parent process that the job needs a new
+    worker.
+    """
     return _REFUSAL + "\n"
 
 
 def is_refusal(line: str) -> bool:
-    """Returns whether the line, which a worker has sent, says that the job needs a fresh worker."""
+    """Returns whether the line, which a worker has sent, says that the job needs a new worker."""
     return line == _REFUSAL
 
 
@@ -256,7 +258,7 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The differences of a compile from the default one; an empty Variation is the default compile."""
+    """The settings in which one compile differs from the default compile; an empty `Variation` is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options, in addition to those of the toolchain. With the option `xla_dump_hlo_pass_re`, the compile also

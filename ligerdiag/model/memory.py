@@ -82,8 +82,8 @@ class Copy:
 
     @property
     def total(self) -> int:
-        """Returns the bytes that all executions copy in one call of the program; a lower bound if the trip
-        count is unknown.
+        """Returns the bytes that all executions of this copy move in one call of the program; a lower bound if a trip count
+        is unknown.
         """
         return self.bytes * (1 if self.trips is None else self.trips)
 
@@ -143,7 +143,7 @@ class DroppedArgument:
 
 
 class RequestKind(StrEnum):
-    """An operation or declaration by which a program asks XLA to work in place."""
+    """A way in which a program asks XLA to work in place, such as a donated argument or `.at[].set`."""
 
     DONATION = "donated argument"
     UPDATE = "update of a part"
@@ -167,7 +167,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveValue:
-    """A value that is alive when the memory in use is largest."""
+    """A value that is alive at the peak, when the memory in use is largest."""
 
     instruction: str
     bytes: int
@@ -238,15 +238,15 @@ class MemoryUse:
 
     @property
     def copy_milliseconds(self) -> float | None:
-        """Returns the least time in milliseconds that the copies of one call take, as each byte is read and written once;
-        None if the bandwidth is unknown.
+        """Returns a lower bound, in milliseconds, of the time that the copies of one call take; None if the target's
+        bandwidth is unknown. Each copied byte is read and written once.
         """
         return 2e3 * self.copied / self.bandwidth if self.bandwidth else None
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether every request to work in place is met: the program needs all copies that are made, and an output
-        takes the bytes of each donated argument.
+        """Returns whether XLA meets every request to work in place. It does if the program itself needs all copies that are
+        made, and if an output takes the bytes of each donated argument.
         """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 

@@ -21,7 +21,7 @@ TOLERANCE_BYTES = SMALLEST_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudgets:
-    """The bytes that a user allows each program; a limit of None allows any number."""
+    """The limits that a user sets for the memory of each program, in bytes; None means no limit."""
 
     memory: int | None = None
     """Most bytes that a device may need for one call, as `compute_needed` counts them."""

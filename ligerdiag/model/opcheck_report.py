@@ -1,4 +1,5 @@
-"""Records of `ligerdiag.opcheck`: what runs of one kernel call showed, the problems that follow, and the report.
+"""Records of `ligerdiag.opcheck`: the observations from running one kernel call, the problems that follow from them, and the
+report.
 
 Operands and outputs are numbered as in the custom call. A run shows a lower bound of what a kernel does, for the operands
 of that run; the kernel's code gives an upper bound, for all operands.
@@ -12,7 +13,7 @@ from ligerdiag.model.shown import Shown
 
 
 class Seen(StrEnum):
-    """Whether the runs of a call showed an effect on one of its buffers, such as a read."""
+    """Whether the runs of a call showed that it has an effect on one of its buffers, such as reading it."""
 
     YES = "yes"
     NO = "no"
@@ -105,7 +106,7 @@ class FoundCall:
 
 
 class ProblemKind(StrEnum):
-    """How a call's declaration, its kernel's code and its runs disagree."""
+    """The way in which a call's declaration, its kernel's code and its runs disagree."""
 
     UNDECLARED_WRITE = "undeclared write"
     NEVER_WRITTEN = "declared, never written"
@@ -120,7 +121,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One disagreement between the declaration of a call, its kernel's code and its runs, about one buffer of the call."""
+    """One disagreement about one buffer of a call: its declaration, its kernel's code and its runs do not fit together."""
 
     kind: ProblemKind
     kernel: str
@@ -175,7 +176,7 @@ class OpcheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Returns whether there is no problem and everything that matters could be decided."""
+        """Returns whether no problem was found, and everything that matters could be decided."""
         return not self.problems and not self.not_covered
 
     def raise_if_wrong(self) -> None:

@@ -89,12 +89,12 @@ class Coverage:
     `model.memory`.
     """
     not_covered: tuple[str, ...] = ()
-    """One line for each construct that the analysis met but does not model."""
+    """One line for each construct that is in the program and that the analysis does not model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Two answers about one output that cannot both be true, such as a verdict and an attribution."""
+    """Two answers about one output that contradict each other, such as the verdict `fresh` and stale numbers."""
 
     output: str
     static: Verdict
@@ -235,12 +235,16 @@ class CheckReport(Shown):
 
     @property
     def cut_by(self) -> Ending | None:
-        """The signal or time limit that ended the run early; None if it ended by itself, or at the first unexpected case."""
+        """Returns the signal or time limit that ended the run early; None if the run ended by itself, or because of `-x` at
+        the first unexpected case.
+        """
         return self.ended_by if self.interrupted and self.ended_by is not Ending.EXIT_FIRST else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Returns the notes of the run, after the line on the selected cases, for formats that have one kind of note."""
+        """Returns the line on the selected cases, if any, followed by the notes of the run, for formats that have only one
+        kind of note.
+        """
         return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)
 
     printed: tuple[tuple[str, str], ...] = ()
@@ -413,5 +417,5 @@ def refuse_for_bug(identity: Identity, fault: Exception) -> Judged:
 
 
 def leave_undone(identity: Identity, why: str) -> Judged:
-    """Returns the record of a case that the run did not reach."""
+    """Returns the record of a case that the run did not analyse, because it ended before."""
     return Judged(identity=identity, result=Refusal(error=why, is_undone=True))

@@ -4,8 +4,8 @@ A neighbourhood says which instructions read the overwritten value, on which sid
 leaves out names and ids, which differ between compiles, and keeps everything that decides a verdict: two equal
 neighbourhoods are equally right. `analysis.explain.neighbours` computes it, and `analysis.explain.drift` compares two.
 
-A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers
-and the path to each output, a few hundred instructions at most, and in `text` the whole module.
+A `ScheduleView` holds the data of the HTML report: the mutated buffers (those that a kernel overwrites), their readers and
+the path to each output. These are a few hundred instructions at most; `text` has the whole module.
 `analysis.explain.view_builder` computes it from the program as written and from its schedule.
 """
 
@@ -28,8 +28,8 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes themselves, the
-    bytes from which they were copied, or none, because the value is computed again.
+    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes, the bytes from which
+    they were copied, or none, because the value is computed again.
     """
 
     VALUE = "value"
@@ -43,7 +43,9 @@ class Origin(StrEnum):
 
 
 class Fate(StrEnum):
-    """Whether the schedule performs a kernel call of the program."""
+    """Says whether the schedule performs a kernel call of the program. For example, the schedule may not have the call any
+    more.
+    """
 
     PERFORMED = "performed"
     GONE = "gone"
@@ -103,7 +105,9 @@ class Neighbourhood:
 
     @property
     def title(self) -> str:
-        """Returns a title such as "`ce_kernel` operand 0", with the number of the call if it is not the first."""
+        """Returns a title such as "`ce_kernel` operand 0", which also has the number of the call if it is not the first call
+        of this kernel.
+        """
         return f"`{self.kernel}` operand {self.operand}" + (f", call {self.number}" if self.number > 1 else "")
 
 
@@ -160,7 +164,7 @@ class AccessKind(StrEnum):
 
 
 class ReadKind(StrEnum):
-    """Which version of an overwritten value a read gets, compared with the version that the program intends.
+    """Whether a read of an overwritten value gets the version that the program intends.
 
     Accesses that are no reads (`AccessKind`) have the kind NONE.
     """
@@ -192,8 +196,8 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. COPY means more than
-    `Origin.SOURCE`: it also covers copies that were made of the overwritten bytes.
+    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. Its member COPY covers more than
+    `Origin.SOURCE`: also copies that were made of the overwritten bytes.
     """
 
     SAME_BYTES = "same bytes"
@@ -245,7 +249,7 @@ class MutatedBuffer:
     is_performed: bool
     """Whether the schedule has the call and the time of its write is known."""
     unknown: bool
-    """Whether it is unknown if the kernel writes the buffer at all."""
+    """True if it is unknown whether the kernel writes the buffer at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +302,9 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """One output of the program, with its verdict and the steps that lead to it from a kernel or a wrong read."""
+    """One output of the program, with its verdict and the steps (scheduled instructions) on the way from a kernel or a wrong
+    read to the output.
+    """
 
     name: str
     verdict: Verdict

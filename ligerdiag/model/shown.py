@@ -25,7 +25,7 @@ class Shown:
 
 
 def show_with(*, text: Renderer, html: Renderer) -> None:
-    """Sets the functions that render every record, for `print` and for a notebook."""
+    """Sets the functions that render a record as text, for `print`, and as HTML, for a notebook."""
     _renderers.update(text=text, html=html)
 
 

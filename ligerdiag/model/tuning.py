@@ -18,7 +18,7 @@ is loaded.
 
 
 class TuningForm(StrEnum):
-    """The two messages by which XLA writes the choices of its autotuner."""
+    """The two kinds of protobuf messages in which XLA writes the choices of its autotuner."""
 
     RESULTS = "results"
     """`AutotuneResults`, whose entries give the name of the GPU and the text of the HLO."""

@@ -38,7 +38,7 @@ _LITERALS = ("preds", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s")
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The unknown value of one element of a loop's state, at the beginning of any iteration."""
+    """A name for the unknown value that one element of a loop's state has at the beginning of any iteration."""
 
     depth: int
     """Number of loops around the loop."""
@@ -47,7 +47,7 @@ class Symbol:
 
 @dataclass(slots=True, eq=False)
 class ExpressionTable:
-    """Gives equal expressions one number."""
+    """Gives each array an expression number, so that arrays with equal numbers are equal, element by element."""
 
     rounds: bool = True
     """Whether a conversion from one floating-point type to another makes a new array; if False, it is its operand."""
@@ -67,8 +67,9 @@ class ExpressionTable:
     """Maps the number of a concatenation to (dimension, each piece with its size in this dimension)."""
 
     def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
-        """Returns the number of an expression. operands: the numbers in it. bound: the depth of the loop whose symbols the
-        expression binds, so that it does not depend on them.
+        """Returns the number of an expression; equal expressions have equal numbers. operands: the numbers of the
+        expression's operands. bound: depth of the loop whose symbols (unknown values of its state) the expression no longer
+        depends on.
         """
         given = tuple(operands)
         key = (*expression, given)
@@ -79,17 +80,19 @@ class ExpressionTable:
         return found
 
     def number_symbol(self, symbol: "Symbol", *leaf: Hashable) -> Number:
-        """Returns the number of a leaf of the element that the symbol is."""
+        """Returns the number of the array that a symbol (the unknown value of an element of a loop's state) has at the leaf
+        `leaf`.
+        """
         key = ("symbol", symbol, *leaf, ())
         found = self._numbers.get(key)
         return self._add(key, frozenset({symbol})) if found is None else found
 
     def number_anew(self) -> Number:
-        """Returns a number that no other value has."""
+        """Returns a new number, for a value that is not known to equal any other value."""
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
-        """Returns the symbols of `number_symbol` that the expression contains."""
+        """Returns the symbols in the expression with this number. A symbol is an unknown value of a loop's state."""
         return self._symbols[number]
 
     def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:
@@ -98,13 +101,15 @@ class ExpressionTable:
         return number
 
     def number_splat(self, shape: ShapeProto, element: Element) -> Number:
-        """Returns the number of an array of this shape that repeats one element."""
+        """Returns the expression number of an array of this shape all of whose elements are `element`."""
         number = self.number("splat", shape.element_type, tuple(shape.dimensions), element)
         self._splats[number] = element
         return number
 
     def number_concatenation(self, axis: int, pieces: Sequence[tuple[Number, int]]) -> Number:
-        """Returns the number of a concatenation. axis: its dimension. pieces: the operands with their sizes in it."""
+        """Returns the expression number of a concatenation of arrays. axis: the dimension along which they are concatenated.
+        pieces: (number, size in this dimension) of each array.
+        """
         if len(pieces) == 1:
             return pieces[0][0]
         sizes = tuple([size for _, size in pieces])
@@ -113,7 +118,7 @@ class ExpressionTable:
         return number
 
     def number_constant(self, instruction: HloInstruction) -> Number:
-        """Returns the number of a constant's array."""
+        """Returns the expression number of the array of a `constant` instruction."""
         element = _find_only_element(instruction.proto.literal)
         if element is not None:
             return self.number_splat(instruction.shape, element)
@@ -124,13 +129,15 @@ class ExpressionTable:
         return self.number("constant", kind, dimensions, literal.SerializeToString(deterministic=True))
 
     def number_moved(self, moved: Number, shape: ShapeProto) -> Number | None:
-        """Returns the number of an array of this shape that holds only elements of `moved`, if these are all the same."""
+        """Returns the expression number of an array of shape `shape` that takes all of its elements from the array `moved`.
+        Returns None if the elements of `moved` are not all equal.
+        """
         element = self._splats.get(moved)
         return None if element is None else self.number_splat(shape, element)
 
     def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
-        """Returns the number of the conversion of an array that repeats one small integer to floating-point numbers or other
-        integers; None for any other array.
+        """Returns the expression number of `operand` after a conversion to the element type of `after`, if all elements of
+        `operand` are one small integer; None for any other array.
         """
         element, name = self._splats.get(operand), _CONVERTED.get(DTYPE_NAMES.get(after.element_type, ""))
         if element is None or name is None or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
@@ -141,8 +148,8 @@ class ExpressionTable:
         return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
 
     def number_product(self, one: HloInstruction, operands: Sequence[Number]) -> Number | None:
-        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
-        transposes of the operands; None for a product in another form.
+        """Returns the expression number of a product of matrices. The number does not depend on the order of the operands,
+        nor on whether an operand is stored transposed. None if the two operands ask for different precisions.
         """
         numbers = one.proto.dot_dimension_numbers
         sides = [
@@ -198,7 +205,9 @@ class ExpressionTable:
         return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
 
     def number_reshape(self, operand: Number, before: Dimensions, after: Dimensions) -> Number:
-        """Returns the number of the reshape of an array with dimensions `before` to dimensions `after`."""
+        """Returns the expression number of an array that is reshaped from the dimensions `before` to the dimensions
+        `after`.
+        """
         if before == after:
             return operand
         base, dimensions = self._reshapes.get(operand, (operand, before))
@@ -209,8 +218,8 @@ class ExpressionTable:
         return number
 
     def number_transpose(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number:
-        """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
-        dimension order[k] of the operand.
+        """Returns the expression number of a transposed array. dimensions: the dimensions of the operand. order: dimension k
+        of the result is dimension order[k] of the operand.
         """
         if list(order) == sorted(order):
             return operand
@@ -227,7 +236,9 @@ class ExpressionTable:
         return number
 
     def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
-        """Returns the number of a bitcast: the same bytes in another shape or layout."""
+        """Returns the expression number of a bitcast, which keeps the bytes of its operand and gives them another shape or
+        layout.
+        """
         first, last = _list_major_to_minor(before), _list_major_to_minor(after)
         if before.element_type != after.element_type or first is None or last is None:
             return self.number("bitcast", _describe(before), _describe(after), operands=(operand,))
@@ -238,8 +249,8 @@ class ExpressionTable:
         return self.number_transpose(shaped, physical, tuple([last.index(number) for number in range(len(last))]))
 
     def number_slice(self, instruction: HloInstruction, operand: Number, attributes: bytes) -> Number:
-        """Returns the number of a slice: that of the array itself if the slice takes the whole of it, or of a piece of a
-        concatenation if it takes exactly this piece.
+        """Returns the expression number of a slice. If the slice takes the whole array, this is the array's own number; if
+        it takes exactly one piece of a concatenation, it is the number of this piece.
         """
         taken = [(one.start, one.limit, one.stride) for one in instruction.proto.slice_dimensions]
         dimensions = instruction.operands[0].shape.dimensions
@@ -260,7 +271,9 @@ class ExpressionTable:
 
 
 def list_attributes(instruction: HloInstruction) -> bytes:
-    """Returns everything in the instruction's message that its value depends on, except operands and computations."""
+    """Returns all parts of the instruction's protobuf message on which its value depends, except operands and called
+    computations.
+    """
     stripped = HloInstructionProto()
     stripped.CopyFrom(instruction.proto)
     for name in _NOT_PART_OF_VALUE:
@@ -275,7 +288,7 @@ def list_attributes(instruction: HloInstruction) -> bytes:
 
 
 def sort_operands(opcode: str, operands: Sequence[Number]) -> tuple[Number, ...]:
-    """Returns the operands in an order that does not matter for the value."""
+    """Returns the numbers of the operands, sorted if the operation is commutative, so that a + b and b + a become equal."""
     return tuple(sorted(operands)) if opcode in _COMMUTES else tuple(operands)
 
 

@@ -1,4 +1,4 @@
-"""Finds out which values of the program an array of the schedule equals, who made it, and on what evidence.
+"""Finds out which values of the program an array of the schedule equals, who made it, and on what evidence this is known.
 
 Three witnesses are heard, and their contradictions are part of the answer:
 
@@ -6,9 +6,9 @@ Three witnesses are heard, and their contradictions are part of the answer:
   proof, up to rounding. It ends at every rewrite that the table does not know.
 - **lineage**: XLA's own original value, if the program was compiled with it (see `compile.lowering.lineage`). It says
   which value the array equals, also after a rewrite; XLA drops it inside of functions and at many other places.
-- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something
-  else, so it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode,
-  type and dimensions.
+- **tag**: the operation for which the instruction was made. A pass copies it to instructions that compute something else. So
+  it is firm, that is, it counts as equality, only if the instruction also has the operation's name, opcode, type and
+  dimensions.
 
 Neither tag nor lineage is firm on a part of a sum or product, and in other iterations of a loop than the operation's.
 
@@ -47,7 +47,9 @@ _CONTROL_FLOW = having(Trait.CONTROL_FLOW)
 _COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
 """Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
-"""Opcodes with metadata that is not theirs: a tuple has that of the loop whose state it is, a fusion that of its root."""
+"""Opcodes whose metadata belongs to another instruction: a tuple has the metadata of the loop whose state it is, a fusion
+the metadata of its root.
+"""
 _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 type _Nest = tuple[int, ...]
@@ -61,7 +63,7 @@ class Identification:
     """Identifies arrays of one schedule with values of one program.
 
     program: the module as written, or as XLA got it, with tags. optimized: the schedule, with the tags by which the
-    program's operations are found again. Both as the analysis has them (see `analysis.provenance`).
+    program's operations are found again. Both are modules as `analysis.provenance` returns them.
     """
 
     program: HloModule
@@ -82,21 +84,25 @@ class Identification:
         return found
 
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
-        """Returns the values of the program with this number."""
+        """Returns the values of the program that have this expression number."""
         return self._numbered.by_number.get(number, frozenset())
 
     def list_equal(self, value: ProgramValue) -> frozenset[ProgramValue]:
-        """Returns the value with all values of the program that equal it by their expressions (twins)."""
+        """Returns the value and its twins, the values of the program that are computed by equal expressions."""
         number = self._numbered.numbers.get(value)
         return frozenset({value}) if number is None else self.find_values(number) | {value}
 
     def find_operation(self, value: ProgramValue) -> HloInstruction | None:
-        """Returns the instruction of the program that has this value; None for an argument, or if there is none."""
+        """Returns the instruction of the program whose result is this value; None if the value is an argument, or if no
+        instruction is found.
+        """
         return self._operations.find(value.path)
 
     @property
     def is_structured(self) -> bool:
-        """Returns whether the structure is a witness; False if the modules have too many paths of calls."""
+        """Returns whether expression numbers are evidence; False if the modules have too many paths of calls to be
+        numbered.
+        """
         return self._numbered.is_complete
 
     @cached_property

@@ -10,7 +10,7 @@ from ligerdiag.hlo.shape import ShapeIndex, render_index
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProgramValue:
-    """One array of the program: of the result of an operation, or of an argument."""
+    """One array of the program: a result of an operation, or an argument."""
 
     path: TagPath
     """Tag path of the operation (see `hlo.module.TagPath`); () for an argument."""
@@ -25,7 +25,7 @@ class ProgramValue:
 
 
 class EvidenceKind(StrEnum):
-    """The witnesses for the identity of a value."""
+    """The kinds of evidence that an array equals a value of the program."""
 
     TAG = "tag"
     """The tag in the instruction's op_name: the operation for which the instruction was made."""
@@ -36,7 +36,7 @@ class EvidenceKind(StrEnum):
 
 
 class Maker(StrEnum):
-    """Who made the instruction that computes a value."""
+    """Says who made the instruction that computes a value: the author, XLA, or nobody."""
 
     AUTHOR = "author"
     """The author wrote the operation; the instruction is the operation or a clone of it."""
@@ -50,27 +50,33 @@ class Maker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The words of one witness on a value."""
+    """One piece of evidence on an array: the values of the program that the array equals, and whether the evidence is
+    firm.
+    """
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]
-    """The values of the program that this witness names, with those that the program's own structure makes equal."""
+    """The values of the program that the evidence names, and the values that equal them by the program's own structure."""
     near: frozenset[ProgramValue] = field(default=frozenset(), repr=False)
-    """These, and those that differ from them only by conversions between floating-point types, which XLA removes."""
+    """The values in `values`, and the values that differ from them only by conversions between floating-point types, which
+    XLA removes.
+    """
     is_firm: bool
-    """Whether the witness says that the value equals these. Not firm is a tag on an instruction that a pass may have made
-    for the operation, and lineage that contradicts the shape.
+    """Whether the evidence says that the array equals `values`. It does not if it is a tag on an instruction that a pass may
+    have made for the operation, or lineage that contradicts the shape.
     """
     said: str
-    """The witness's own words, such as `origin={{"ld6"}}` or `#ld5`."""
+    """The text of the evidence, such as `origin={{"ld6"}}` or `#ld5`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueIdentity:
-    """The values of the program that one array of the schedule equals, who made it, and on what evidence."""
+    """The values of the program that one array of the schedule equals, who made the array, and on what evidence this is
+    known.
+    """
 
     values: frozenset[ProgramValue] = frozenset()
-    """The array has the dimensions and elements of each of these, up to rounding; empty if that is unknown."""
+    """The values of the program whose dimensions and elements the array has, up to rounding; empty if none is known."""
     maker: Maker = Maker.UNKNOWN
     made_for: TagPath = ()
     """Tag path of the operation for which the instruction was made, by its tag; () without a tag."""
@@ -82,14 +88,16 @@ class ValueIdentity:
 
     @property
     def contradictions(self) -> tuple[tuple[Evidence, Evidence], ...]:
-        """Returns each pair of evidence that names different values of the program, not only by rounding."""
+        """Returns each pair of pieces of evidence that contradict each other: they name values of the program that differ by
+        more than rounding.
+        """
         named = [one for one in self.evidence if one.values]
         return tuple([pair for pair in combinations(named, 2) if pair[0].near.isdisjoint(pair[1].near)])
 
     @property
     def is_contradicted(self) -> bool:
-        """Returns whether two pieces of firm evidence name different values. Both may be right, where XLA knows that the two
-        values are equal; `values` has those of the structure then, and none without it.
+        """Returns whether two pieces of firm evidence name different values. Both may be right, because XLA may know that
+        the two values are equal. In this case `values` has only the values that the structure names.
         """
         return any(one.is_firm and other.is_firm for one, other in self.contradictions)
 

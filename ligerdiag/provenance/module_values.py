@@ -4,10 +4,10 @@ An instruction has one tree of numbers for each path of callers that leads to it
 one iteration:
 
 - An element of a loop's state that the body returns unchanged has the number of its initial value.
-- Every other element gets a symbol. Two elements, of one loop or of two modules, get the same symbol if they start from
-  equal values, the body computes the next value of both by the same expression of such elements, and the condition is
-  the same expression. Then they are equal in each iteration, by induction. The key of the symbol is this system of
-  expressions, of all elements that the element and the condition depend on.
+- Every other element gets a symbol. Two elements, of one loop or of two modules, get the same symbol under three conditions:
+  they start from equal values, the body computes the next value of both by the same expression of such elements, and the
+  condition is the same expression. Then they are equal in each iteration, by induction. The key of the symbol is this system
+  of expressions, of all elements that the element and the condition depend on.
 - A loop that runs once is its body.
 
 A computation that is applied to elements, such as a reducer, is part of its caller's expression: the number of its result
@@ -35,7 +35,9 @@ type Callers = tuple[int, ...]
 """Ids of the instructions that lead from the entry computation to a computation, outermost first."""
 
 _MOST_STEPS = 400_000
-"""Instructions that are numbered at most, each once for each path of callers and pass over a loop's body."""
+"""The most instructions to number. An instruction counts once for each path of callers and for each pass over a loop's
+body.
+"""
 _BARRIERS = having(Trait.BARRIER)
 _VIEWS = having(Trait.MOVES) & having(Trait.VIEW)
 _FINISHES = having(Trait.DONE) & having(Trait.HANDS_ON)
@@ -51,7 +53,7 @@ class TooManyInstructionsError(Exception):
 
 @dataclass(slots=True, eq=False)
 class ModuleValues:
-    """Numbers the arrays of one module in a table that several modules share."""
+    """Gives each array of one module its expression number, in a table that several modules share."""
 
     module: HloModule
     table: ExpressionTable
@@ -65,7 +67,7 @@ class ModuleValues:
     _steps: int = 0
 
     def compute(self) -> None:
-        """Fills `found`. Raises TooManyInstructionsError if the module is too large."""
+        """Computes all numbers and stores them in `found`. Raises TooManyInstructionsError if the module is too large."""
         parameters = [
             _build_tree(one.shape, lambda index, shape, number=number: self._number_argument(number, index, shape))
             for number, one in enumerate(self.module.entry.parameters)
@@ -317,12 +319,12 @@ class ModuleValues:
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:
-    """Returns the number of a leaf; None if the tree has no such leaf."""
+    """Returns the number in the tree at the leaf with this index; None if the tree has no such leaf."""
     return _find_leaf(tree, index)
 
 
 def list_numbered_leaves(tree: Tree, prefix: ShapeIndex = ()) -> list[tuple[ShapeIndex, Number]]:
-    """Returns the ShapeIndex and the number of every leaf."""
+    """Returns a (ShapeIndex, number) pair for every leaf of the tree."""
     if isinstance(tree, int):
         return [(prefix, tree)]
     return [leaf for number, one in enumerate(tree) for leaf in list_numbered_leaves(one, (*prefix, number))]

@@ -11,9 +11,9 @@ elimination sees it.
   Called computations are not compared: two reductions that differ only in the computation that they apply count as
   twins. An arithmetic operation that returns its operand's elements, and a barrier that only the program as written
   has, have their operand's number.
-- `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and
-  every loop that runs once; any operation that returns its operand's elements has its operand's number. `find_twins`
-  has the result by tags.
+- `number_inlined` does this for a computation and all its callees, as XLA sees them after inlining every `call` and every
+  loop that runs once. Any operation that returns its operand's elements has its operand's number. `find_twins` has the
+  result by tags.
 - Alternatives meet in a conditional, whose result is that of one branch or another, and in a loop whose body returns an
   element of its state in another element's place. If these alternatives are twins, the result is one value to XLA
   whichever of them it is.
@@ -119,8 +119,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Maps the id of each instruction to its value number. Two instructions have the same number exactly if they are
-    twins, that is, if common subexpression elimination takes them for one value.
+    """Returns a mapping from the id of each instruction to its value number. Two instructions have the same number exactly
+    if XLA's common subexpression elimination takes them for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}
@@ -143,7 +143,9 @@ _COMMUTATIVE = having(Trait.COMMUTES)
 
 
 def is_inlined_by_xla(module: HloModule, caller: HloInstruction) -> bool:
-    """Returns whether XLA inlines the computation that the instruction calls: a call, or a loop that runs once."""
+    """Returns whether XLA inlines the computation that the instruction calls. It inlines a `call`, and the body of a loop
+    that runs once.
+    """
     return caller.opcode == "call" or runs_once(module, caller)
 
 
@@ -255,8 +257,8 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Maps each path of inlined calls from the computation to the computation that it leads to, and to the value number
-    of each instruction there, by id.
+    """Returns a mapping with a key for each path of inlined calls that begins in the computation. The value is the
+    computation at the end of the path, and a map from instruction id to value number.
     """
     return _number_all(module, computation).found
 
@@ -321,7 +323,9 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_twins(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the operations with these two tag paths are one value to XLA."""
+        """Returns whether the operations with these two tag paths (an operation's number, after those of the calls around
+        it) are one value to XLA.
+        """
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)
@@ -330,18 +334,19 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields the given tag paths whose operation has two operands that are one value to XLA."""
+        """Yields each given tag path whose operation has two operands that are one value to XLA."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the value numbers of the operation's operands if two of them have the same value; otherwise ()."""
+        """Returns the value numbers of the operation's operands if two operands have the same number; otherwise ()."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns, for each element of the result of this loop or conditional, the numbers of all values that the
-        element may be, one for each branch or initial value; () if unknown.
+        """Returns, for each element of the result of this loop or conditional, the value numbers of all values that the
+        element may have. There is one for each branch, or one for the initial value and one for the loop's body. () if
+        unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())

@@ -64,7 +64,9 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 @pytest.fixture
 def schedule(request: pytest.FixtureRequest) -> "Schedule":
-    """Checks the schedule of a function: `schedule.check(train_step, params, batch)` fails the test unless it is right."""
+    """Checks the schedule of a function: `schedule.check(train_step, params, batch)` fails the test unless the schedule is
+    right.
+    """
     from ligerdiag.pytest_plugin.settings import Schedule, get_settings, read_marked
 
     return Schedule(get_settings(request.config), read_marked(request.node))

@@ -33,7 +33,7 @@ DEFAULT_TARGET = "h100"
 
 
 class CaseCheckKeywords(RunKeywords, total=False):
-    """Keywords of `schedule.check_case`; those of RunKeywords mean the same as in `ligerdiag.check`."""
+    """Keywords of `schedule.check_case`; the keywords of `RunKeywords` mean the same as in `ligerdiag.check`."""
 
     target: str | tuple[str, ...] | list[str]
     """The GPU to compile for, or several, with commas or as a tuple; the schedule must be right on each."""
@@ -44,7 +44,7 @@ class CaseCheckKeywords(RunKeywords, total=False):
 
 
 class MarkerKeywords(CaseKeywords, CaseCheckKeywords, total=False):
-    """Keywords of `schedule.check`, and of the marker `schedule`; those of CaseKeywords mean the same as in
+    """Keywords of `schedule.check`, and of the marker `schedule`; the keywords of `CaseKeywords` mean the same as in
     `ligerdiag.check`.
     """
 
@@ -67,15 +67,15 @@ _KEY = pytest.StashKey[RunSettings]()
 
 
 def get_settings(config: pytest.Config) -> RunSettings:
-    """Returns the settings of this run of pytest, which are read once. Raises InputError for malformed ones."""
+    """Returns the settings of this run of pytest, which are read once. Raises InputError for malformed settings."""
     if _KEY not in config.stash:
         config.stash[_KEY] = _read_settings(config)
     return config.stash[_KEY]
 
 
 def read_marked(node: Any) -> MarkerKeywords:
-    """Returns the options that `schedule` markers give to a test; the marker nearest to the test takes precedence.
-    Raises InputError for an unknown option.
+    """Returns the options in the `schedule` markers of a test. If several markers have an option, the one nearest to the
+    test counts. Raises InputError for an unknown option.
     """
     words: dict[str, Any] = {}
     for marker in node.iter_markers("schedule"):
@@ -154,7 +154,7 @@ _MARGIN = 4
 
 
 class WrongScheduleError(AssertionError):
-    """Raised if the schedule is not right, or if it is unknown whether it is; `report` has the details."""
+    """Raised if the schedule is not right, or if that could not be decided; `report` has the details."""
 
     __module__ = "builtins"  # shortens the name in pytest's summary, which then has room for the message
 

@@ -55,14 +55,14 @@ class ReducedDump:
 
 @dataclass(slots=True, kw_only=True)
 class DumpReducer:
-    """Reduces one module of a dump."""
+    """Reduces one module of a dump; `run` searches, and `finish` returns the result."""
 
     files: ModuleFiles
     inspector: SandboxedInspector
     translator: Translator
     print_module: PrintModule
     folder: Path
-    """Folder for the files of the current candidate; they overwrite those of the candidate before."""
+    """The folder in which the files of the smaller modules are written."""
     steps_file: Path
     """File that keeps the answers, so that a second run can continue an interrupted one."""
     fingerprint: str

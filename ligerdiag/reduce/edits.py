@@ -1,5 +1,5 @@
-"""Makes smaller programs from a program: with fewer outputs, with fewer equations, with the body of a loop in place of the
-loop, with smaller sizes. Every function returns a new program, or None if the edit does not apply.
+"""Makes smaller programs from a program: with fewer outputs, with fewer equations, with loops replaced by their bodies, with
+smaller sizes. Every function returns a new program, or None if the edit does not apply.
 """
 
 import re
@@ -132,7 +132,7 @@ def _inside(equation: Equation) -> Iterator[Equation]:
 
 
 def list_names(program: Program) -> tuple[str, ...]:
-    """Returns the names of all equations that can be removed, in program order. An equation has the name of its first
+    """Returns the names of all equations that can be removed, in program order. The name of an equation is that of its first
     result.
     """
     return tuple(one.label for one in iterate_equations(program.body) if one.label)
@@ -141,8 +141,8 @@ def list_names(program: Program) -> tuple[str, ...]:
 def remove_equations(program: Program, names: Collection[str], *, by_operand: bool = True) -> Program | None:
     """Returns the program without these equations.
 
-    Each result of a removed equation is replaced by a value of the same type: by an operand of the equation if `by_operand`
-    is true, otherwise by a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
+    A value of the same type replaces each result of a removed equation. It is an operand of the equation if `by_operand` is
+    true, and otherwise a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
     zeros take their place there.
     """
     values: dict[str, Operand] = {}
@@ -180,7 +180,7 @@ def _make_value(result: Variable, added: list[Variable], *, is_closed: bool) -> 
 
 
 def write_zeros(kind: ArrayType) -> Operand:
-    """Returns an expression for zeros of this type."""
+    """Returns an expression whose value is an array of zeros of this type."""
     shape = f"({kind.shape[0]},)" if len(kind.shape) == 1 else str(kind.shape)
     dtype = "bool_" if kind.dtype == "bool" else kind.dtype
     return Operand(text=f"jnp.zeros({shape}, jnp.{dtype})", type=kind, is_literal=True)
@@ -206,8 +206,8 @@ def _make_unique(name: str, taken: set[str]) -> str:
 
 
 def peel_output(program: Program, number: int) -> Iterator[Program]:
-    """Yields programs that return, instead of output number `number`, one of the operands of the operation that computes it.
-    The operand may have another type.
+    """Yields variants of the program in which output number `number` is replaced by an operand of the operation that
+    computes the output, one variant for each operand. The operand may have another type.
     """
     result = program.body.results[number]
     makers = [one for one in program.body.equations if any(each.name == result.text for each in one.results)]
@@ -244,8 +244,8 @@ def run_once(program: Program, name: str) -> Program | None:
     """Returns the program in which the body of a loop replaces the loop, or one branch replaces a conditional. Returns None
     if that is not possible.
 
-    name: the name of the loop or conditional. If the loop collects a result of every iteration, each part of the collected
-    array is the result of the one iteration.
+    name: the name of the loop or conditional. If the loop collects a result of every iteration, the array has as many parts
+    as before, and each of them is the result of the only iteration.
     """
 
     def insert(body: Body, number: int) -> Body | None:
@@ -297,8 +297,8 @@ def _is_bound(comparison: Equation, operand: Operand) -> bool:
 
 
 def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
-    """Returns the program in which a loop has only this many iterations; None if the loop has no more iterations than that,
-    or if their number is unknown. `resize` shortens a scan over arrays, since its length is a size.
+    """Returns the program in which a loop has only `iterations` iterations. Returns None if the loop has no more than that,
+    or an unknown number of them. `resize` shortens a scan over arrays, since its length is a size.
     """
 
     def shorten(body: Body, number: int) -> Body | None:

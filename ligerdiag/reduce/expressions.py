@@ -79,7 +79,8 @@ _WIDE = frozenset(("float32", "float64", "int32", "uint32"))
 
 
 def write_expression(primitive: Any, params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
-    """Returns the Python expression of an operation, with `{0}` for its first operand; empty if no expression is known.
+    """Returns the Python expression of an operation, with `{0}` for its first operand and `{1}` for its second; empty if no
+    expression is known.
 
     inputs, outputs: the abstract values of the operands and results, with `shape` and `dtype`.
     """

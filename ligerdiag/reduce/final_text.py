@@ -1,5 +1,5 @@
 """Prints a reduced program as a Python file that does not need ligerdiag. The file runs the program, and compares the result
-with that of the same operations in program order.
+with that of the same operations run one by one, in program order.
 """
 
 import textwrap

@@ -13,7 +13,7 @@ from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloM
 
 _KERNELS = CallTrait.CARRIES_TRITON | CallTrait.MOSAIC | CallTrait.UNREAD_MOSAIC
 _FIXED = having(Trait.START) | having(Trait.DONE) | having(Trait.HAS_EFFECTS) | having(Trait.TOKEN)
-"""Opcodes of instructions that nothing else can take the place of."""
+"""Opcodes of instructions that no other instruction can replace."""
 _RUNS_OTHERS = having(Trait.CONTROL_FLOW) | {"custom-call"} | _FIXED
 """Opcodes of instructions that may write something besides their result."""
 
@@ -32,7 +32,7 @@ class DumpedModules:
         return (self.optimized,) if self.program is None else (self.optimized, self.program)
 
     def copy(self) -> "DumpedModules":
-        """Returns a copy that an edit may change."""
+        """Returns a copy of the modules, which an edit may change."""
         return DumpedModules(
             optimized=_copy(self.optimized), program=None if self.program is None else _copy(self.program)
         )
@@ -46,7 +46,7 @@ def _copy(proto: HloProto) -> HloProto:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class ModuleSize:
-    """Numbers of instructions and other figures that say how large the modules are."""
+    """Figures that say how large the modules are, such as the number of instructions."""
 
     instructions: int
     """Number of instructions in the schedule's entry computation."""
@@ -85,7 +85,7 @@ def _find_root(module: HloModuleProto) -> HloInstructionProto:
 
 
 def count_outputs(modules: DumpedModules) -> int:
-    """Returns the number of outputs that can be dropped one by one; 1 if the module does not return a tuple."""
+    """Returns the number of outputs that can be removed one by one; 1 if the module does not return a tuple."""
     roots = [_find_root(one.hlo_module) for one in modules.protos]
     counts = {len(one.operand_ids) if one.opcode == "tuple" else 1 for one in roots}
     return counts.pop() if len(counts) == 1 else 1
@@ -136,8 +136,8 @@ def _renumber_aliases(module: HloModuleProto, kept: Sequence[int]) -> None:
 def prune(modules: DumpedModules, *, drop: Callable[[HloInstructionProto], bool] | None = None) -> DumpedModules:
     """Returns the modules without the instructions whose results are not used, and without computations that are not called.
 
-    drop: whether to drop custom calls with unused results as well. By default all calls stay, because they may write to
-    memory.
+    drop: returns whether to remove a custom call whose results are unused. By default all custom calls stay, because they
+    may write to memory.
     """
     new = modules.copy()
     for proto in new.protos:
@@ -239,7 +239,7 @@ def drop_unread_calls(modules: DumpedModules) -> Iterator[DumpedModules]:
 
 
 def drop_parameters(modules: DumpedModules) -> DumpedModules | None:
-    """Returns the modules without the parameters that neither module reads, aliases or donates."""
+    """Returns the modules without the parameters that no module reads, aliases or donates."""
     unread = _list_unread(modules.optimized.hlo_module)
     if modules.program is not None:
         unread &= _list_unread(modules.program.hlo_module)
@@ -293,8 +293,8 @@ def _list_unread(module: HloModuleProto) -> set[int]:
 
 
 def list_removable(modules: DumpedModules) -> tuple[int, ...]:
-    """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule. Returns none
-    if the dump has the program, since a change of the schedule alone would contradict it.
+    """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule. Returns ()
+    if the dump has the program, too, because a schedule that alone is changed would contradict the program.
 
     The list does not contain instructions that are operands of kernels: if an argument of the module replaced such an
     operand, the kernel would cause another hazard.

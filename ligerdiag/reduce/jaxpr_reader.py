@@ -48,7 +48,7 @@ _CALLS = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
-"""From the name of an operation that calls a function to the parameter that holds the function."""
+"""Maps the name of an operation that calls a function to the name of the parameter with the function."""
 _LARGEST_CONSTANT = 64
 """Elements of the largest constant array that is written as Python."""
 

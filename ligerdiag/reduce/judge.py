@@ -1,4 +1,5 @@
-"""Judges candidates as `check` judges cases: compiles each, and decides whether it shows the symptom.
+"""Judges candidates as `check` judges cases: compiles each candidate (a smaller program), and decides whether it shows the
+symptom, such as a finding.
 
 Every answer is appended to a file. The search is deterministic, so a second call with that file continues where the first
 one ended.
@@ -23,8 +24,8 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 
 def read_answers(path: Path, described: str) -> dict[str, bool]:
-    """Returns the answers in the file, by the key of the candidate. If the file is about another search, empties it and
-    returns nothing.
+    """Returns the answers in the file: from the key of a candidate to whether it shows the symptom. If the file is about
+    another search, empties it and returns {}.
 
     described: the line that identifies the search; it is the first line of the file.
     """
@@ -44,7 +45,7 @@ def read_answers(path: Path, described: str) -> dict[str, bool]:
 
 
 def append_answer(path: Path, key: str, *, shows: bool) -> None:
-    """Appends the answer about one candidate to the file."""
+    """Appends the answer about one candidate, a smaller program, to the file."""
     with path.open("a") as steps:
         steps.write(json.dumps({"candidate": key, "shows": shows}) + "\n")
 
@@ -60,7 +61,7 @@ def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """Decides for candidate programs whether they show the symptom."""
+    """Decides whether candidates (smaller programs) show the symptom that a reduction has to keep."""
 
     runner: TrialRunner
     case: CaseSpec
@@ -92,8 +93,8 @@ class Judge:
         return json.dumps(search)
 
     def find_first(self, programs: Sequence[Program]) -> Program | None:
-        """Returns the first of the programs that shows the symptom; None if none does. Judges as many at a time as there
-        are workers.
+        """Returns the first of the programs that shows the symptom, such as a finding; None if none does. Judges as many
+        programs at a time as there are workers.
         """
         jobs = self.runner.jobs
         for start in range(0, len(programs), jobs):
@@ -104,13 +105,13 @@ class Judge:
         return None
 
     def shows(self, program: Program) -> bool:
-        """Returns whether one program shows the symptom. Compiles it anew, without looking up the answers of
-        earlier runs.
+        """Returns whether the program shows the symptom, such as a finding. Compiles the program anew, without looking up
+        the answers of earlier runs.
         """
         return self._is_possible(program) and self._ask([program])[0]
 
     def judge(self, programs: Sequence[Program]) -> list[bool]:
-        """Returns whether each of the programs shows the symptom."""
+        """Returns whether each of the programs shows the symptom, such as a finding."""
         keys = [self._compute_key(program) for program in programs]
         new = {key: program for key, program in zip(keys, programs, strict=True) if key not in self._answers and key}
         impossible = [key for key, program in new.items() if not self._is_possible(program)]

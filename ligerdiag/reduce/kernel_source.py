@@ -22,12 +22,14 @@ import numpy as np
 from ligerdiag.reduce.expressions import write_value
 
 _LIBRARIES = frozenset(("triton", "jax", "jaxlib", "jax_triton", "numpy", "ml_dtypes", *sys.stdlib_module_names))
-"""Packages that the written file may import; of every other one, it gets a copy of what it uses."""
+"""Packages that the written file may import. From any other package, the file gets copies of the definitions that it
+uses.
+"""
 
 
 class UnwritableError(Exception):
-    """A call or a value cannot be written as Python; the message gives the reason as the end of a sentence that begins with
-    the name of the call or value, such as "has no source file".
+    """Raised if a call or a value cannot be written as Python. The message is the end of a sentence that begins with the
+    name of the call or value, such as "has no source file".
     """
 
 
@@ -81,7 +83,8 @@ class SourceCopier:
         return name
 
     def write_function(self, function: Any) -> str:
-        """Returns a function as Python: the name of its copy, a `lambda` with the numbers that it uses, or a `partial`.
+        """Returns a Python expression for a function: the name of its copy, a `lambda` in which the numbers that the
+        function uses are written out, or a `partial`.
 
         Raises UnwritableError as `copy` does, and for an argument of a `partial` without a Python form.
         """
@@ -182,7 +185,7 @@ class SourceCopier:
 
     def write_parameter(self, value: Any) -> str:
         """Returns the Python expression for a constant of a kernel: a number, a dtype of Triton or JAX, or the name of a
-        function, whose source text is added to the output.
+        function. Adds the function's source text to the output.
 
         Raises UnwritableError for another value.
         """

@@ -1,4 +1,6 @@
-"""Records how a program calls Pallas while JAX traces the program, and writes these calls as Python. Runs in a worker."""
+"""Records how a program calls Pallas while JAX traces the program, and writes the recorded calls as Python. Runs in a
+worker.
+"""
 
 import enum
 import importlib
@@ -141,8 +143,8 @@ def _list_keywords(bound: inspect.BoundArguments, first: str) -> Mapping[str, An
 def write_pallas_call(
     call: PallasCall, copier: SourceCopier, print_kernel: Callable[[], str | None]
 ) -> tuple[str, bool]:
-    """Returns the call as Python with `{0}`, `{1}` for its operands, and whether its value is a tuple or list. Copies the
-    kernel.
+    """Returns (the call as Python with `{0}`, `{1}` for its operands, whether its value is a tuple or list). Copies the
+    kernel's source.
 
     print_kernel: prints a kernel that cannot be copied, and returns its name; None if that is impossible. Raises
     UnwritableError for an argument without a Python form.

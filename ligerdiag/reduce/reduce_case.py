@@ -152,8 +152,8 @@ class CaseReducer:
         self.report(program, step, 0 if self._judge is None else self._judge.asked)
 
     def finish(self, *, is_brief: bool = False) -> Reduced | None:
-        """Returns the smallest program found so far; None if there is none yet. is_brief: whether to leave out what takes
-        time, the numbers of its replay and its HLO.
+        """Returns the smallest program found so far; None if there is none yet. is_brief: whether to leave out the slow
+        parts of the result: the numbers of a replay, and the HLO.
         """
         if self._reduction is None or self._judge is None or self._before is None:
             return None

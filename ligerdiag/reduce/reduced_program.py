@@ -116,13 +116,13 @@ class Equation:
 
     @property
     def label(self) -> str:
-        """Returns a name that identifies the equation: that of its first result, or `mark` if it has no results."""
+        """Returns a name that identifies the equation: the name of its first result, or `mark` if it has no results."""
         return self.results[0].name if self.results else self.mark
 
     @property
     def stays(self) -> bool:
-        """Returns whether the equation may have an effect besides its results, so that it stays even if they
-        are never read.
+        """Returns whether the equation has to stay even if nothing reads its results: it is a kernel call or a store into a
+        Ref.
         """
         return self.kind in (Kind.KERNEL, Kind.STORE)
 
@@ -149,7 +149,7 @@ class RandomValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedArgument:
-    """The properties of one parameter of the program other than its name and type."""
+    """The properties of one parameter of the program, apart from its name and type: values, partition and donation."""
 
     values: RandomValues = field(default_factory=RandomValues)
     partition: str = ""
@@ -230,8 +230,8 @@ def compute_size(program: Program) -> Size:
 
 
 def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
-    """Returns the body with operands substituted: every read of a name in `values` becomes a read of the operand given for
-    it.
+    """Returns the body in which operands replace names: wherever the body reads a name that is a key of `values`, it reads
+    the operand given there instead.
     """
 
     def read(operand: Operand) -> Operand:
@@ -259,5 +259,5 @@ def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
 
 
 def read_variable(variable: Variable) -> Operand:
-    """Returns an operand whose value is that of the variable."""
+    """Returns an operand that reads the variable."""
     return Operand(text=variable.name, type=variable.type)

@@ -16,7 +16,7 @@ _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
 
 
 class SymptomKind(StrEnum):
-    """The kind of symptom that a reduction keeps."""
+    """The kind of symptom that a reduction keeps, such as a finding or a crash."""
 
     FINDING = "finding"
     ERROR = "error"
@@ -71,8 +71,8 @@ class Symptom:
 
 
 def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) -> bool:
-    """Returns whether the compiles of one program show the symptom. outcomes: one for each toolchain. replay: that of the
-    first outcome; None if the symptom does not need numbers.
+    """Returns whether a program shows the symptom. outcomes: its compiles, one for each toolchain. replay: the replay of the
+    first compile; None if the symptom does not need numbers.
     """
     first = outcomes[0]
     match symptom.kind:
@@ -90,8 +90,8 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
 
 
 def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
-    """Returns whether the findings include the finding of the symptom and no new kind of error: each rule that reports an
-    error must have reported one in the original program, too.
+    """Returns whether the findings include the finding of the symptom, and none is an error of a rule that reported no error
+    about the original program.
     """
     return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
 
@@ -161,10 +161,10 @@ def choose_symptom(
 def choose_finding(
     findings: Sequence[Finding], outputs: Mapping[str, Verdict], *, name: str, rule: str = ""
 ) -> Symptom:
-    """Returns the most severe finding as a symptom; with a rule, the most severe one of that rule. name: the name of the
-    case or module.
+    """Returns the most severe finding as a symptom. If `rule` is given, only findings of this rule count. name: the name of
+    the case or module.
 
-    Raises InputError if there is none.
+    Raises InputError if there is no such finding.
     """
     wanted = get_rule(rule).id if rule else ""
     chosen = [one for one in findings if not wanted or one.rule == wanted]

@@ -57,7 +57,9 @@ class HloTextAnswer:
 
 
 def make_hlo_text_job(path: str, source: Source) -> Job[HloTextAnswer]:
-    """Returns the job that asks a worker for the text of a module. source: the source of the worker's other jobs."""
+    """Returns the job that asks a worker for the text of a module. source: the file, module or live function whose jobs the
+    worker takes.
+    """
     return make_job(HloTextRequest(path=path), HloTextAnswer, source, f"the text of `{path}`")
 
 

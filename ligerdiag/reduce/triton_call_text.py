@@ -35,7 +35,7 @@ _OF_CALL = frozenset(
 )
 """The parameters of the primitive until 0.3 that are no constants of the kernel."""
 _USUAL_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False}
-"""The values that jax-triton gives to options of the compiler which a call leaves out."""
+"""The values that jax-triton uses for those options of the compiler that a call leaves out."""
 
 
 def write_triton_call(params: Mapping[str, Any], operands: int, copier: SourceCopier) -> str:

@@ -6,16 +6,15 @@ A matrix product costs its flops. Any other instruction costs a fixed amount and
 for each element that it makes or reduces. Matrix products use all cores, other instructions one.
 
 A loop's body counts once for each iteration. The number of iterations is the one that XLA states, or follows from a
-condition `i < constant` whose `i` starts from a constant. If it is unknown, a loop of the program as written is assumed
-to run as often as the longest loop of the optimized module, and a loop of the optimized module once; `notes` lists
-these assumptions. A loop that is cut short counts only the iterations that are left. Of a conditional's branches only
+condition `i < constant` whose `i` starts from a constant. If it is unknown, a loop of the program as written is assumed to
+run as often as the longest loop of the optimized module, and a loop of the optimized module is assumed to run once. `notes`
+lists these assumptions. A loop that is cut short counts only the iterations that are left. Of a conditional's branches only
 the most expensive one counts.
 
 Replay remembers the results of kernel launches. The two runs of the program launch each kernel on the same bytes, so a
-launch counts once for both. In the schedule it counts again, because rounding differs; devices that run a kernel on the
-program's whole operand get the same bytes, so for all of them the launch counts once. Large matrix products are
-remembered as well: if there is memory for all of them, a product counts once for both runs of the program, and again in
-the schedule.
+launch counts once for both. In the schedule it counts again, because rounding differs. Devices that run a kernel on the
+program's whole operand get the same bytes, so the launch counts once for all of them. Large matrix products are remembered
+as well: if there is memory for all of them, a product counts once for both runs of the program, and again in the schedule.
 """
 
 import math

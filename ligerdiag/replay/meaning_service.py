@@ -36,12 +36,12 @@ def compare_meanings(
     find_readers: FindReaders | None = None,
     find_effects: FindPairEffects | None = None,
 ) -> list[MeaningAnswer]:
-    """Compares the programs of several pairs of artifacts, in a worker process: returns for each pair whether both programs
-    as written compute the same on the case's arguments. An error is not raised: the answer gives it as its reason.
+    """Compares the programs of several pairs of artifacts, in a worker process. Returns, for each pair, whether both
+    programs as written compute the same on the case's arguments. An error is not raised: the answer gives it as its reason.
 
     pairs: (artifact of the case, artifact of the changed case). find_readers: as in `replay_artifacts`. find_effects:
-    returns a function that finds the effects of the calls of two programs, which then run as opaque functions; None to run
-    the kernels themselves.
+    returns a function that finds the effects of a call. With it, calls run as opaque functions, stand-ins that read and
+    write the same buffers; None runs the kernels themselves.
     """
     answers: list[MeaningAnswer] = []
     with Pool(

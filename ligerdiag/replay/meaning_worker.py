@@ -1,5 +1,5 @@
-"""Compares the results of two programs, both in program order, to find out whether they compute the same. A worker, `python
--m ligerdiag.replay.meaning_worker`.
+"""Compares the results of two programs, both in program order, to find out whether they compute the same outputs. A worker,
+`python -m ligerdiag.replay.meaning_worker`.
 
 A change that makes a schedule right may also change the program, and then the schedule is right for another program than
 the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several
@@ -38,7 +38,7 @@ class MeaningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningAnswer:
-    """Whether two programs compute the same."""
+    """Says whether two programs compute the same outputs."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
     """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two

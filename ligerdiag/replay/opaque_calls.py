@@ -1,5 +1,5 @@
-"""Describes the custom calls that a replay runs as opaque functions (see `opaque_runs.opaque`), each with the buffers
-that it reads and writes.
+"""Describes the custom calls that a replay runs as opaque functions, each with the buffers that it reads and writes. An
+opaque function is a stand-in that reads and writes the same buffers as the call (see `opaque_runs.opaque`).
 """
 
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueUse:
-    """How a call uses one of its buffers."""
+    """How a call that runs as an opaque function (a stand-in with the same buffers) uses one of its buffers."""
 
     reads: bool = False
     """Whether this buffer's contents from before the call may affect a value that the call writes to this or another
@@ -26,7 +26,7 @@ class OpaqueUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueCall:
-    """A custom call that runs as an opaque function."""
+    """A custom call that runs as an opaque function, a stand-in that reads and writes the same buffers."""
 
     id: int
     """Id of the instruction in its module."""
@@ -38,7 +38,9 @@ class OpaqueCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueCalls:
-    """The custom calls of both modules that run as opaque functions."""
+    """The custom calls of a program and of its schedule that run as opaque functions, stand-ins that read and write the same
+    buffers.
+    """
 
     program: tuple[OpaqueCall, ...] = ()
     optimized: tuple[OpaqueCall, ...] = ()
@@ -50,7 +52,9 @@ class OpaqueCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedCalls:
-    """The custom calls of two programs that run as opaque functions: calls that do the same have one function."""
+    """The custom calls of two programs that run as opaque functions, stand-ins that read and write the same buffers. Calls
+    that do the same have one function.
+    """
 
     first: tuple[OpaqueCall, ...] = ()
     changed: tuple[OpaqueCall, ...] = ()

@@ -176,8 +176,7 @@ def _compute_versions() -> Mapping[str, str]:
 
 REPLAY_WORKER = "ligerdiag.replay.replay_worker"
 OVERRUN_FACTOR = 20.0
-"""Multiple of its estimated seconds that a replay may take before it is ended, if it has no bounds or replays a dump.
-"""
+"""A replay without bounds, or a replay of a dump, is ended after this multiple of its estimated seconds."""
 ORDERS_SHARE = 0.5
 """Share of a case's timeout; a replay that has taken this long runs the schedule in no further order."""
 SLACK_BYTES = 4 << 30
@@ -329,8 +328,8 @@ def compute_environment(threads: int) -> dict[str, str]:
 
 
 def read_kernel_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations; empty if
-    ligerdiag's own Triton parses the artifact's kernels, as it does if `find_readers` is None or returns None.
+    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations. Empty if
+    ligerdiag's own Triton parses the artifact's kernels, because `find_readers` is None or returns None.
 
     find_readers: returns the workers that parse a toolchain's kernels with that toolchain's own Triton.
     """

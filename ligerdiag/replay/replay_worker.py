@@ -38,7 +38,7 @@ reference, a JAX function.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that a replay may cost, by its estimate."""
+    """The largest estimated cost with which a replay is still run."""
 
     seconds: float = 10.0
     """The most estimated seconds for one case."""
@@ -174,7 +174,9 @@ def parse_replay_request(job: Json) -> ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueRequest:
-    """Request to replay one artifact with opaque functions in place of its custom calls."""
+    """Request to replay one artifact with opaque functions (stand-ins that read and write the same buffers) in place of its
+    custom calls.
+    """
 
     source: Source
     case_id: str
@@ -187,7 +189,9 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions in place of custom calls, and the files on which the record depends."""
+    """The record of a replay with opaque functions (stand-ins with the same buffers) in place of custom calls, and the files
+    on which the record depends.
+    """
 
     replay: OpaqueReplay
     dependencies: Mapping[str, str]

@@ -3,8 +3,8 @@
 Each row of the table is a verdict: fresh, latent (right only by luck, because nothing forces the order), stale (misses a
 hidden write), clobbered (sees a hidden write although it needs the original value) or unknown. Its cells list the
 attributions (what the numbers say about the output) that agree with the verdict, say nothing about it, or contradict it.
-Fresh numbers are the intended ones, and stale numbers those of a run in which no read sees a hidden write, both up to
-rounding; lossy ones are nearer to the intended ones than to the stale ones, but further from them than rounding explains.
+Fresh numbers are the intended ones, and stale numbers are those of a run in which no read sees a hidden write, both up to
+rounding. Lossy numbers are nearer to the intended ones than to the stale ones, but further from them than rounding explains.
 `Attribution` defines them all. Fresh numbers "cannot tell" in the situations listed below.
 
 | verdict | the numbers agree | they say nothing | they disagree |
@@ -36,11 +36,11 @@ exceptions. They are evidence of their own: they replace no numbers of the repla
 verdict better.
 
 The numbers of a device are compared with the verdict on the artifact that the device ran, and with the replay of that
-artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict
-at all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was
-replayed, the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh",
-because program order may already differ from the reference, or the second set of random inputs may, after the program has
-overwritten a constant; the line that `explain_unknown_order` returns says so.
+artifact. They contradict no verdict on an output that races or whose value the program leaves undefined, and no verdict at
+all if a kernel's launcher runs the kernel on trial, to tune it, on bytes that nobody restores. Where nothing was replayed,
+the numbers of the device are compared with the reference alone. Wrong numbers then do not contradict "fresh", because
+program order may already differ from the reference. The second set of random inputs may differ from it too, after the
+program has overwritten a constant. The line that `explain_unknown_order` returns says so.
 
 A fresh output has the same numbers in each legal order of its schedule.
 """
@@ -134,8 +134,8 @@ def compute_replay_agreements(
 def compute_opaque_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns the same as `compute_replay_agreements` for the replay with opaque functions; empty if no such replay has
-    finished.
+    """Returns the same as `compute_replay_agreements` for the replay with opaque functions, stand-ins for the custom calls;
+    empty if no such replay has finished.
     """
     opaque = None if replay is None else replay.opaque
     return _explain_agreements(outputs, opaque, findings)
@@ -234,8 +234,8 @@ def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[s
 
 
 def find_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs about which no replay can decide, because the program leaves their values undefined. Maps the
-    name of each output to the finding that says that it is undefined.
+    """Returns the outputs that no replay can decide, because the program leaves their values undefined. Maps the name of
+    each to the finding that reports this.
     """
     return {name: one for name, one in find_undefined(findings).items() if outputs.get(name) is Verdict.UNKNOWN}
 
@@ -246,8 +246,8 @@ def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) 
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that are wrong with respect to some hidden writes of the program and right with
-    respect to others, according to the findings.
+    """Returns the names of the outputs that, according to the findings, miss or wrongly see some hidden writes and treat
+    other hidden writes as intended.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
@@ -303,7 +303,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
     """Returns one line about the outputs whose verdict is right although their values on the device differ from the
-    reference. Only a replay can tell whether the schedule or the program is wrong. Empty if there are no such outputs.
+    reference. Only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -323,7 +323,7 @@ def compute_disagreements(
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
     """Returns the contradictions about an output, between the verdict, the replay and the device run, that no finding
-    explains. Each lists its possible causes as evidence.
+    explains. Each contradiction lists its possible causes as evidence.
 
     failed: ids of the rules that raised an exception, so that the mistakes they look for remain possible causes.
     """
@@ -387,8 +387,8 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns a mapping from output name to change, for each fresh output whose value changes if the schedule runs in
-    another legal order (one that its dependences allow).
+    """Returns the fresh outputs whose value changes if the schedule runs in another legal order (one that its dependences
+    allow). Maps the name of each to its change.
     """
     orders = replay.orders if replay is not None else None
     if orders is None:

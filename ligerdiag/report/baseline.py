@@ -66,7 +66,7 @@ class Baseline:
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """Returns the entries of both baselines; where both have an entry, the entry of `newer`."""
+        """Returns a baseline with the entries of both. For a key that both have, it has the entry of `newer`."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},

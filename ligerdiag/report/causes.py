@@ -1,12 +1,12 @@
 """Joins findings that have one cause: those about one kernel call, at one source line, that have the same hazard.
 
-A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with
-the same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers.
-The ways are: a read misses the kernel's write, or gets it only by luck; a read sees the write but needs the original
-value; a read only tests for special values, NaN or infinity (then the rules about reads give a warning); and one way
-for each other rule. The finding that the kernel makes a hidden write joins a cause about the same write, as a note. Of
-several such causes it joins the first in this order: reads that miss the write, reads that see it, a write to the
-caller's bytes, a race. If there is none, it is a cause of its own.
+A rule reports a read in each call of each layer, while the author made one mistake at one line. So all findings with the
+same kernel, operand and line of the call that go wrong in the same way become one cause, which lists the readers. The ways
+are: a read misses the kernel's write, or gets it only by luck; a read gets the write but needs the original value; a read
+only tests for NaN or infinity (then the rules about reads give a warning). Each other rule is a way of its own. The finding
+that the kernel makes a hidden write joins a cause about the same write, as a note. Of several such causes it joins the first
+in this order: reads that miss the write, reads that see it, a write to the caller's bytes, a race. If there is none, it is a
+cause of its own.
 
 A cause is a `Finding` that has the id and the severity of its worst rule; of equally bad rules, of the one with the
 lowest number. Its other rules become notes. Findings of one other rule that say the same about one line, except for the
@@ -58,9 +58,9 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same
-    kernel at the same source line. Causes are in the order of their first findings, except that a consequence of a
-    cause comes right after that cause.
+    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same kernel
+    at the same source line. Causes are in the order of their first findings, but a consequence of a cause comes right after
+    that cause.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -337,9 +337,9 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes (findings of one mistake, joined) of all cases, in groups. A group has the causes of different
-    cases that agree in rule, message, source line and the cause that they follow from, if any. Groups are sorted by
-    severity, then rule, and each group comes before its consequences.
+    """Returns the causes (findings of one mistake, joined) of all cases, in groups. The causes in a group are of different
+    cases. They have the same rule, message and source line, and are consequences of the same cause, if of any. Groups are
+    sorted by severity, then rule, and each group comes before its consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}

@@ -52,7 +52,9 @@ class CauseStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleCause:
-    """One party (JAX, XLA, the kernel or ligerdiag) that may have caused a disagreement, and how likely that is."""
+    """One party (JAX, XLA, the kernel or ligerdiag) that may have caused a disagreement; `standing` says whether its fault
+    is shown, possible or ruled out.
+    """
 
     party: Party
     standing: CauseStanding
@@ -70,8 +72,9 @@ class PossibleCause:
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns, for JAX, XLA, the kernel and ligerdiag, whether the party is shown to be the cause of a disagreement,
-    possibly is, or is ruled out. The order is that in which they handle the program.
+    """Returns a record for each of JAX, XLA and the kernel, in this order. It says whether this party is shown to be the
+    cause of a disagreement, is a possible cause, or is ruled out. If none is shown, ligerdiag itself follows as a possible
+    cause.
 
     output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an
     exception.
@@ -110,8 +113,8 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with the causes added to its evidence, and with a help that depends on whether all
-    parties but ligerdiag are ruled out.
+    """Returns the disagreement with the possible causes added to its evidence. Its help depends on whether all parties but
+    ligerdiag are ruled out.
     """
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT

@@ -24,8 +24,8 @@ def render_numbers(numbers: OutputNumbers) -> str:
 
 
 def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
-    """Returns the error of an output, and how the output compares with the stale prediction (its value if no read saw a
-    hidden write), such as `relative error 1.2e+04, equal to the stale prediction`.
+    """Returns the error of an output, and how the output compares with the stale prediction, which is its value if no read
+    saw a hidden write. An example is `relative error 1.2e+04, equal to the stale prediction`.
 
     verdict: the static analysis's verdict on the output; pass it if the error belongs to a finding about a hidden
     write. The value of a stale output may be neither the intended nor the stale one, because a reader sees old and new

@@ -1,6 +1,6 @@
-"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of
-each case on each target. A cause is a finding, or several joined because they come from one mistake; a trouble is a
-problem of a case that is no finding, such as a case that could not be analysed.
+"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of each
+case on each target. A cause is a finding, or several findings that come from one mistake. A trouble is a problem of a case
+that is no finding: for example, the case could not be analysed.
 
 A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
 results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a

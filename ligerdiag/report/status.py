@@ -59,8 +59,8 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns a mapping from output name to verdict for the outputs whose verdict is allowed: suppressions allow all
-    findings that explain it.
+    """Returns the outputs whose verdict is allowed, as a mapping from output name to verdict. A verdict is allowed if
+    suppressions allow all findings that explain it.
     """
     if not list_allowed(findings):
         return {}
@@ -81,7 +81,7 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """How the rules that have findings differ from the rules that the case expects: one line about additional rules and
+    """How the rules that have findings differ from the rules that the case expects. Has one line about additional rules and
     one about missing rules, each empty if there are none.
     """
 
@@ -103,8 +103,7 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
     """Returns the rules that a case expects; None if `expected_rules` is None. An id that ends with `?` is a rule that
     may have a finding.
 
-    beside: what the case expects of its verdicts. Raises InputError for an id that no rule has, and if `beside` is
-    None.
+    beside: the case's expectation about its verdicts. Raises InputError for an id that no rule has, and if `beside` is None.
     """
     if expected_rules is None:
         return None
@@ -151,7 +150,7 @@ _FRESH = frozenset({Verdict.FRESH})
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
     """Returns an expectation in parsed form: None, `fresh`, `hazard`, or a mapping from output name to the verdicts that the
-    output may have; the name `*` means all other outputs.
+    output may have. The name `*` means all other outputs.
 
     Raises InputError for anything else.
     """
@@ -323,7 +322,7 @@ def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
 
 
 def describe_expectation(case: CaseReport) -> str:
-    """Returns what the case expects as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
+    """Returns the case's expectation as text, such as `hazard`, or `bias stale, * fresh; rules LD001, LD006`."""
     expected = case.expected
     if isinstance(expected, Mapping):
         words = ", ".join(f"{name} {verdicts}" for name, verdicts in expected.items())

@@ -227,8 +227,8 @@ def _quote_names(names: Sequence[str]) -> str:
 
 
 def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
-    """Returns two texts for a value that is overwritten in one function and read in another: the functions that have to
-    return the new value, innermost first, and the functions that read it, with their lines.
+    """Returns two texts about a value that is overwritten in one function and read in another. The first lists the functions
+    that have to return the new value, innermost first; the second lists the functions that read it, with their lines.
 
     Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
     backward pass, or if too many functions lie in between.

@@ -1,4 +1,4 @@
-"""Builds findings about copies: one finding for all copies with a common cause."""
+"""Builds findings about copies: all copies with a common cause make one finding."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -15,15 +15,15 @@ from ligerdiag.text import render_bytes
 
 _MOST_LISTED = 6
 COLLECTED = (
-    "carry the array in the state of the scan, and write its part there by `dynamic_update_slice`, instead of taking it as"
-    " `xs` and returning it as `ys`"
+    "make the array part of the state of the scan, and let each iteration write its part by `dynamic_update_slice`; do not"
+    " take the array as `xs` and return it as `ys`"
 )
 """The help of a finding about a scan that takes an array apart into slices and collects the new slices in another array."""
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group;
-    so do copies with the same cause and source line. A group is left out if the program needs all of its copies.
+    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group; so do
+    copies with the same cause and source line. Leaves out a group if the program needs all copies in it.
     """
     if context.memory is None:
         return

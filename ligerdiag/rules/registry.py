@@ -100,7 +100,7 @@ def check_all(context: Context) -> Answers:
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Runs `measure` of every rule, and returns the findings after a replay or a device run: the `measure` of a rule returns
+    """Runs `measure` of every rule, and returns the findings after a replay or a device run. The `measure` of a rule returns
     the complete list of its findings.
 
     A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
@@ -134,12 +134,11 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that need a replay or a run on a device, if there was none, so that they could not
-    decide. replayed: whether there was a replay. ran: whether there was a run on a device.
+    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
+    none. replayed: whether there was a replay. ran: whether there was a run on a device.
 
-    The rules about drift from a baseline and about budgets are always among them. Such rules run only if an option asks
-    for them, so a case cannot expect their findings, and a suppression that this run does not use may be needed by
-    another run.
+    The rules about drift from a baseline and about budgets are always among them, because these rules run only if an option
+    asks for them.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

@@ -104,8 +104,8 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects them by
-    their rule's kind, so that no rule id has to be written there.
+    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects these by
+    the rule's kind and not by rule ids.
     """
 
     EARLY_READ = "early read"
@@ -373,9 +373,9 @@ def report_outputs(
     remedy: str = "",
     needs_old: bool = False,
 ) -> Iterator[Finding]:
-    """Yields findings about outputs that miss or wrongly see a hidden write although no single read is to blame: one for
-    each operation merged by XLA that makes some of them wrong (its line is then the line of the reader), and one for all
-    other outputs.
+    """Yields findings about outputs that miss or wrongly see a hidden write although no single read is to blame. Outputs
+    that are wrong because XLA merged two operations get one finding for each merged operation, at the line of that
+    operation. All other outputs get one finding together.
 
     render_message: returns the message about the outputs with the given names. needs_old: whether the outputs need the
     contents from before the write.
@@ -408,8 +408,8 @@ def report_read(
 ) -> Finding:
     """Returns a finding about a read that is wrong, or right by luck.
 
-    sentence: evidence about the read, without its source line; the function adds the line. outputs: by default all outputs
-    that depend on the read. needs_old: whether the read needs the contents from before the write.
+    sentence: evidence about the read; the function adds the source line to it. outputs: by default all outputs that depend
+    on the read. needs_old: whether the read needs the contents from before the write.
     """
     merged = None if read.wrong is None else find_merged_read(context, context.verdicts.comparison, read.wrong)
     place = replace(locate_read(context, read, merged), needs_old=needs_old)

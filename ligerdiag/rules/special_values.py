@@ -1,8 +1,8 @@
 """Finds reads that only test a value for NaN or infinity.
 
 `jnp.median`, `nanmax` or `nan_to_num` compare a value with itself to find its NaNs. If only such a comparison reads the
-wrong version of a value, the result is wrong only where the kernel creates or removes a NaN or an infinity, and a replay
-on finite arguments does not show the mistake.
+wrong version of a value, the result is wrong only where the kernel creates or removes a NaN or an infinity. A replay on
+finite arguments does not show the mistake.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Finds outputs that the program leaves undefined: bytes that no operation wrote, or values that no order of operations
-fixes.
+"""Finds outputs that the program leaves undefined: they hold bytes that no operation wrote, or values that depend on an
+order that nothing fixes.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -139,9 +139,9 @@ def is_in_backward(instruction: HloInstruction) -> bool:
 
 
 def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None = None) -> ReadPlace:
-    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line.
-    merged: if XLA merged two operations into the reader, the one of them that gets the wrong version; the reader may
-    have the name of the other one.
+    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line. merged: if
+    XLA merged two operations into the reader, the operation that gets the wrong version; the reader may have the name of the
+    other operation.
     """
     if merged is not None:
         place = locate_merged(context, merged)
@@ -160,8 +160,8 @@ def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
 
 
 def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: the two operations that XLA merged although they mean different
-    versions, each with the innermost of its source lines that the other one does not have.
+    """Returns evidence, a (label, sentence) pair, about two operations that XLA merged although they mean different
+    versions. The sentence has, for each, the innermost source line that only this operation has.
     """
     both = merged.operation, merged.twin
     frames = [tuple(iterate_user_frames(context.program, one)) for one in both]
@@ -270,7 +270,9 @@ SPARE = "before jax-triton 0.4 the kernel also needs a spare pointer for each ne
 
 
 def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns the help of a finding about a reader of the old contents: how the kernel call can declare the write."""
+    """Returns the help of a finding about a reader that needs the old contents: how to declare the write at the kernel
+    call.
+    """
     return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 

@@ -94,8 +94,7 @@ def limit_processor(seconds: float) -> None:
     """Makes the kernel kill this process by SIGVTALRM once it has used this much processor time, in seconds, plus a
     margin.
 
-    This is a timer and not RLIMIT_CPU, because children, such as a parser that stays for the next modules, would
-    inherit the limit although they have their own time.
+    This is a timer and not RLIMIT_CPU, because child processes, which have their own time, would inherit such a limit.
     """
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds + SANDBOX_SPARE_SECONDS)
@@ -156,7 +155,9 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The first line that the sandboxed process sends to its parent, before any question, to say that it is ready."""
+    """The line by which the sandboxed process tells its parent that it is ready. It is the first line that the process
+    sends.
+    """
 
     confinement: Confinement
 
@@ -245,8 +246,8 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
 
 
 def lend_entries(known: Path, own: Path) -> None:
-    """Makes the process's own folder for kernels' effects, with a link through which it also reads the entries that are
-    known in the cache; it writes only to its own folder.
+    """Makes the process's own folder for kernels' effects, to which alone it writes. A link in the folder lets it also read
+    the entries that are known in the cache.
 
     known: folder of the entries in the cache. own: path of the folder to make.
     """

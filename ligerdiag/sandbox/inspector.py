@@ -140,8 +140,8 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the replay of the module or artifact that was inspected last; returns its record. A fault is not raised:
-        it is in the record, even the death of the process.
+        """Runs the replay of the module or artifact that was inspected last; returns its record. Raises nothing if the
+        replay fails or the process dies: the record says so.
 
         seconds: the most processor time.
         """
@@ -154,8 +154,8 @@ class SandboxedInspector:
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact that was inspected last with opaque functions instead of its custom calls; see
-        `replay`.
+        """Replays the module or artifact that was inspected last with opaque functions, stand-ins that read and write the
+        same buffers, instead of its custom calls; see `replay`.
         """
         name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
         absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()

@@ -1,13 +1,13 @@
 """Uses Landlock, a protection of the Linux kernel: a process permanently gives up, for itself and its children, the
 right to change files outside of one folder.
 
-Linux 5.13 and later may offer Landlock to any process; the rights that it covers depend on its version
-(`linux/landlock.h`). A file that was open before stays open. Below that folder the process makes no devices, sockets
-and pipes, and from version 5 on it sends no ioctl to devices. It opens no device, not even to read, except harmless
-ones (`/dev/null` and the like). From version 4 on it connects to no TCP port and listens on none; from version 6 on it
-sends no signal to a process outside of its Landlock domain, and connects to no abstract Unix socket of such a process.
-Nothing of this can be undone, not even by root, unlike a mount namespace, which root could remount. A file's mode,
-times, owner and attributes could still be changed: `seccomp` denies that.
+Linux 5.13 and later may offer Landlock to any process; the rights that it covers depend on its version (`linux/landlock.h`).
+A file that was open before stays open. Below that folder the process makes no devices, sockets and pipes, and from version 5
+on it sends no ioctl to devices. It opens no device, not even to read, except harmless ones (`/dev/null` and the like). From
+version 4 on it cannot connect to a TCP port or listen on one. From version 6 on it cannot send a signal to a process outside
+of its Landlock domain, or connect to an abstract Unix socket of such a process. Nothing of this can be undone, not even by
+root, unlike a mount namespace, which root could remount. A file's mode, times, owner and attributes could still be changed:
+`seccomp` denies that.
 """
 
 import ctypes

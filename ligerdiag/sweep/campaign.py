@@ -41,7 +41,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The grid of a sweep, the place of its results, and how to run it."""
+    """The options of a sweep: the file of its grid, the folder or URL for its results, and the workers that run it."""
 
     grid: Path
     store: str
@@ -245,8 +245,8 @@ def _list_rows(
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
-    """Returns the cell for the task's case, taken from the report. Raises FieldError unless the report is one of
-    `check`.
+    """Returns the sweep's cell for the task's case, made from the report of that case. Raises FieldError if the report is
+    not one of `check`.
     """
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}

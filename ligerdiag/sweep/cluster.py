@@ -5,8 +5,8 @@ encrypted with a key that nobody else has, because whoever reaches a worker can 
 the processes that have imported JAX (`workers.template_server`).
 
 Losing a worker costs only time: others do its tasks. A task is given up after it has lost its worker or its process
-`ATTEMPTS` times. Another task may have ended the worker, so the last attempt runs alone. With a scheduler that ran
-before the sweep, each attempt may cost as many workers as the scheduler's setting `allowed-failures`.
+`ATTEMPTS` times. Another task on the same worker may have been at fault, so the last attempt runs alone. With a scheduler
+that ran before the sweep, each attempt may cost as many workers as the scheduler's setting `allowed-failures`.
 
 A worker can say which toolchains it has, as Dask resources: `dask worker --resources ligerdiag-seed=1`. If any worker
 names a toolchain, its tasks go to the workers that do; otherwise each worker makes the toolchain when it needs it.
@@ -66,7 +66,7 @@ class LostWorker(LigerdiagError):
 
 
 class LostScheduler(LigerdiagError):
-    """Raised if the scheduler has ended, or can no longer be reached."""
+    """Raised if the scheduler has ended, or no longer answers."""
 
     def __init__(self) -> None:
         super().__init__("the scheduler lost the task: start the sweep again to continue")

@@ -206,7 +206,7 @@ def plan_sweep(grid: SweepGrid, cache: Cache, report_progress: Callable[[Progres
     """
     if AUTO in grid.targets:
         raise InputError(
-            f"a sweep names its targets, because its machines may have different GPUs, but got `{AUTO}`: write its"
+            f"expected targets by name, because the machines of a sweep may have different GPUs, but got `{AUTO}`: write its"
             f" description to a file with `ligerdiag targets {AUTO}`, and name the file"
         )
     columns = tuple(
@@ -389,8 +389,8 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns the description of a task that its stored result contains; it is equal for the same task in another
-    clone.
+    """Returns the description of a task that its stored result contains. Equal tasks in two clones have equal
+    descriptions.
     """
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {

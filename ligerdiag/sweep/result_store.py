@@ -4,11 +4,11 @@
                              "report": the report of check --format json,
                              "data": the whole report, packed, for a page; empty without one}
 
-A result is written to a temporary file and then moved to its name, so two workers may do the same task. Files of the
-store are not trusted, because others may write there: a file that is not a complete result of its key and task does not
-count, and the task runs again. In a folder, only regular files are opened. If the store cannot be reached, every method
-raises InputError with a remedy, on a worker, too, instead of treating the store as empty. A result is valid as long as
-the files listed in `dependencies` have the sha256 given there.
+A result is written to a temporary file and then moved to its name, so two workers may do the same task. Files of the store
+are not trusted, because others may write there. A file that is not a complete result of its key and task does not count, and
+the task runs again. In a folder, only regular files are opened. If the store cannot be reached, every method raises
+InputError with a remedy, on a worker, too, instead of treating the store as empty. A result is valid as long as the files
+listed in `dependencies` have the sha256 given there.
 """
 
 import json
@@ -134,8 +134,8 @@ class ResultStore:
             advice = (
                 "install it, on every worker, too"
                 if isinstance(error, ImportError)
-                else "see that the address is right, that it can be reached from here and from every worker, and that the"
-                " credentials, or the folder's owner, allow it; then run the same command again to continue"
+                else "check the address, that this machine and every worker can reach it, and that the credentials, or the"
+                " folder's owner, allow access; then run the same command again to continue"
             )
             raise InputError(f"cannot {what} the store `{self._place}`: {said}: {advice}") from error
 
@@ -144,7 +144,7 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns the location of a store: a URL unchanged, a path made absolute, because workers may run in another working
-    directory.
+    """Returns the location of a store as every worker understands it: a URL is unchanged, and a path becomes absolute,
+    because workers may run in another working directory.
     """
     return place if "://" in place or "::" in place else str((folder / place).absolute())

@@ -103,8 +103,8 @@ def name_column(column: SweepColumn) -> str:
 
 
 def join_reports(reports: Sequence[Json]) -> dict[str, object]:
-    """Returns one report that joins several of the same toolchain and target. Unused suppressions are dropped, because
-    another case may use them.
+    """Returns one report that joins several reports on the same toolchain and target. Unused suppressions are dropped,
+    because another case may use them.
     """
     codes = [code for one in reports if isinstance(code := one.get("exit_code"), int)]
     return {
@@ -186,7 +186,7 @@ def render_case_page(data: bytes, case_id: str) -> str:
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:
-    """Returns whether both cells have verdicts that differ."""
+    """Returns whether both cells have verdicts and the verdicts differ."""
     return not {one.status, other.status} & _SILENT and one.outputs != other.outputs
 
 
@@ -216,7 +216,7 @@ class SweepDifference:
 
 
 def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> SweepDifference:
-    """Returns the cells whose outputs have other verdicts in the second sweep; cells are matched by case and column."""
+    """Returns the cells with different verdicts in the two sweeps; cells are matched by case and column."""
     one, two = _index(first), _index(second)
     both = [(one[key], two[key]) for key in one if key in two]
     known = [(a, b) for a, b in both if not {a.status, b.status} & _SILENT]

@@ -211,7 +211,7 @@ def find_case(report: Json, case_id: str) -> Json:
 
 
 def is_of(result: StoredResult, task: SweepTask) -> bool:
-    """Returns whether the stored result and the report in it belong to this task."""
+    """Returns whether the stored result, and the report in it, were made for this task."""
     try:
         case = find_case(result.report, task.case_id)
         is_same_target = os.sep in task.target or read_str(case, "target") == task.target

@@ -153,9 +153,9 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns a text for each difference between the environment and the toolchain's pins: for a package of another version,
-    such as `triton 3.2.0 instead of 3.1.0`, and for a package or a library of `rocm_libraries` that is missing, such as `no
-    scipy`. Ignores packages that the toolchain does not pin.
+    """Returns a text for each difference between the environment and the toolchain's pins. Such a text is `triton 3.2.0
+    instead of 3.1.0` for a package of another version, or `no scipy` for a missing package or library of `rocm_libraries`.
+    Ignores packages that the toolchain does not pin.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}

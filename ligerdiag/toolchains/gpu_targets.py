@@ -1,8 +1,8 @@
 """Describes GPUs, so that XLA can compile for a GPU that this machine does not have.
 
-A description is a `GpuTargetConfigProto` in protobuf text format. Those in targets/ name the source of every figure. XLA
-writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and publishes others (`*.txtpb`); any such file can be
-used as a target. The target `auto` is the GPU of this machine, which XLA describes (see `this_gpu`).
+A description is a `GpuTargetConfigProto` in protobuf text format. The descriptions in targets/ name the source of every
+number. XLA writes one for a real GPU into each dump (`*gpu_target_config.pbtxt`), and publishes others (`*.txtpb`); any such
+file can be used as a target. The target `auto` is the GPU of this machine, which XLA describes (see `this_gpu`).
 
 A description may have fields that the XLA of a toolchain does not know; `compile.cases.known_fields` drops them.
 """
@@ -129,7 +129,7 @@ def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
 
 
 def explain_unfit(target: Target, toolchain: Toolchain) -> str:
-    """Returns the reason why the toolchain cannot compile for the target; empty if nothing is known against it."""
+    """Returns the reason why the toolchain cannot compile for the target; empty if no such reason is known."""
     if target.platform is toolchain.platform:
         return ""
     return (
@@ -154,7 +154,8 @@ def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
     if not (found := [f"`{name}`" for name in dict.fromkeys(names)]):
         return ()
     return (
-        f"no AMD GPU has confirmed a verdict of ligerdiag: for {join_words(found)}, only replay on the CPU checks them",
+        f"no AMD GPU has confirmed a verdict of ligerdiag: for {join_words(found)}, only a replay on the CPU checks"
+        " the verdicts",
     )
 
 
@@ -203,8 +204,8 @@ def _parse(description: str, name: str, path: Path) -> Target:
 
 
 def read_architecture(description: str) -> str:
-    """Returns the compiler's name of the generation of an AMD GPU, such as `gfx942`; empty for a description of another
-    GPU, or without text. Raises InputError if the text is not in protobuf text format.
+    """Returns the compiler's name of the generation of an AMD GPU, such as `gfx942`; empty if the description is empty or is
+    of another vendor's GPU. Raises InputError if the text is not in protobuf text format.
     """
     return _find_gfx(split_fields(description)) if _ROCM_FIELD in description else ""
 
@@ -219,8 +220,8 @@ def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> 
 
 
 def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
-    """Returns a line that names the fields of the target's description which the toolchain's XLA does not know; empty
-    without such fields. fields: the paths of these fields.
+    """Returns a line that lists the dropped fields of the target's description: those that the toolchain's XLA does not
+    know; empty if there are none. fields: the paths of these fields.
     """
     names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
     return (

@@ -1,7 +1,7 @@
 """Reads protobuf's text format into lines with one field each, so that a field can be found and removed by its line.
 
-A parser of protobuf names the line of a field that it refuses. In the lines that `split_fields` returns, a line has one
-field, or the beginning or the end of one message, so the line says which field that is.
+A parser of protobuf names the line of a field that it refuses. Each line that `split_fields` returns has one field, or the
+beginning or the end of one message. So the number of the line identifies the refused field.
 """
 
 import re
@@ -34,7 +34,7 @@ class FieldLine:
 
 @lru_cache(maxsize=8)  # a compile asks four times
 def strip_comments(description: str) -> str:
-    """Returns the description without comments, blank lines and indentation; a `#` inside quotes is no comment."""
+    """Returns the description without comments, blank lines and indentation. A `#` inside quotes begins no comment."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
     return "\n".join(line for line in lines if line)
 

@@ -5,12 +5,12 @@ jax, jaxlib and the two packages of the CUDA plugin must have one version; other
 warning. JAX's compilation cache is off, because a cached compilation leaves no dump. NumPy gets one thread, because
 more would make a fork unsafe (see `workers.loop`).
 
-A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package,
-the worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside
-the package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only
-under our own interpreter: a `signal.py` in another folder would run before the worker does. The variable CASE_PATH has
-the whole PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps
-Python's bytecode, workers keep it in ligerdiag's cache (see `cache_root`).
+A worker runs ligerdiag's own source with whichever interpreter its toolchain has. If ligerdiag is an installed package, the
+worker of another toolchain finds it through a folder that contains nothing else, because another jax lies beside the
+package. A worker starts with only those folders of the user's PYTHONPATH that contain installed packages, and only under our
+own interpreter. Otherwise a `signal.py` in another folder would run before the worker does. The variable CASE_PATH has the
+whole PYTHONPATH, as absolute paths, and is added to sys.path when a case is imported. If nothing else keeps Python's
+bytecode, workers keep it in ligerdiag's cache (see `cache_root`).
 """
 
 import os
@@ -77,7 +77,7 @@ class Toolchain:
 
     @property
     def is_own(self) -> bool:
-        """Returns whether the toolchain is that of the interpreter that runs now."""
+        """Returns whether this is the toolchain of the running Python interpreter."""
         return self.python == sys.executable
 
 
@@ -161,7 +161,7 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
 
 
 def is_set_for_workers(name: str) -> bool:
-    """Returns whether the environment variable of this name may have another value in a worker than the user gave it, or is
+    """Returns whether ligerdiag may set the environment variable of this name for its workers, or whether the variable is
     part of every key in the cache (see `compute_important_environment`).
     """
     return name in _DROPPED or name in _FIXED or name.startswith((*_IMPORTANT, "PYTHON", "LIGERDIAG_", "TF_CPP_"))

@@ -1,7 +1,7 @@
 """Finds the instructions for which XLA's autotuner chooses an implementation.
 
-Without a GPU, XLA chooses without measuring. A GPU may choose otherwise for these instructions, such as a call of cuBLAS
-where the schedule has a Triton fusion, and the schedule around them then differs: a call of cuBLAS takes no producers
+Without a GPU, XLA chooses without measuring. A compile on a GPU may choose otherwise for these instructions, such as a call
+of cuBLAS where the schedule has a Triton fusion. The schedule around them then differs: a call of cuBLAS takes no producers
 into its fusion, needs a workspace, and gets other times in the schedule.
 """
 
@@ -27,8 +27,8 @@ def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
 
 
 def classify_tuned(target: str, fusion_kind: str) -> TunedKind:
-    """Returns the kind of an instruction. target: that of a custom call, empty for a fusion. fusion_kind: the `kind` in a
-    fusion's backend config; empty if it has none.
+    """Returns the kind of an instruction. target: the target of a custom call; empty for a fusion. fusion_kind: the `kind`
+    in a fusion's backend config; empty if it has none.
     """
     traits = find_traits(target) if target else CallTrait.NONE
     if traits & CallTrait.TUNED_CONVOLUTION:

@@ -1,10 +1,10 @@
 """Reads, checks, copies and joins files with the choices of XLA's autotuner.
 
 XLA writes such a file on a GPU (`xla_gpu_dump_autotune_results_to`) and reads it in a later compile
-(`xla_gpu_load_autotune_results_from`), also in one without a GPU. It is a protobuf, binary or as text, in one of two
-forms (see `TuningForm`). XLA ignores an entry whose GPU or HLO is not the one that it compiles, so a file for another GPU
-would change nothing and nobody would notice: `load_tuning` refuses it. In the form with fingerprints the GPU cannot be
-read; there only the compile shows which entries fit.
+(`xla_gpu_load_autotune_results_from`), also in one without a GPU. It is a protobuf, binary or as text, in one of two forms
+(see `TuningForm`). XLA ignores an entry whose GPU or HLO is not the one that it compiles, so a file for another GPU would
+change nothing and nobody would notice: `load_tuning` refuses it. The form with fingerprints does not name the GPU, so only
+the compile shows which entries fit.
 
 The key of an entry has the version of cuDNN, which may differ from that in the target's description although the GPU is
 the same. In the copy that XLA reads, such entries have the target's version, and a note says so.
@@ -46,7 +46,7 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
     """Reads the tuning file at `path`, keeps a copy of it below `cache_root`, and returns a record of both.
 
     Raises InputError if the file cannot be read, is no protobuf of the autotuner, has no entry, has a version that XLA does
-    not read, or has no entry for one of the targets. A GPU that is not NVIDIA's never has an entry.
+    not read, or has no entry for one of the targets. Only NVIDIA's GPUs have entries.
     """
     try:
         data = read_untrusted(path, MAXIMUM_BYTES)
@@ -124,8 +124,8 @@ def join_results(paths: Sequence[Path], output: Path) -> bytes:
 
 
 def list_devices(content: bytes) -> dict[str, int]:
-    """Returns how many entries each GPU has in the contents that `join_results` returned: from XLA's description of the GPU
-    (one line of text) to the number of its entries.
+    """Returns how many entries each GPU has in the contents that `join_results` returned. The keys are XLA's descriptions of
+    the GPUs, each one line of text.
     """
     found, _ = _parse(Path(), content, may_be_empty=True) if content else (AutotuneResults(), False)
     return dict(Counter(entry.device for entry in found.results)) if isinstance(found, AutotuneResults) else {}

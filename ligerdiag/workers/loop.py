@@ -1,5 +1,5 @@
-"""Implements the main loops of the two kinds of child process: a worker, which answers each job (a line of JSON) with one
-line of JSON, and a template, which has done the slow imports and forks workers.
+"""Implements the main loops of the two kinds of child process: workers and templates. A worker answers each job (a line of
+JSON) with one line of JSON. A template has done the slow imports and forks workers.
 
 Jobs and answers travel over the socket that was standard input at the start. Everything that the program, JAX or XLA
 print during a job, including the message of an abort, goes to the job's log. A worker takes only the cases (functions
@@ -15,12 +15,12 @@ stay locked for ever. So a process forks only while it has one thread and JAX ha
 a copy could not use. A process that cannot fork safely becomes a worker itself, and the parent starts another process
 for the next worker.
 
-To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and
-the worker's first log. The parent has already written a line with the worker's own settings to the worker's socket: its
-folder, the environment variables that may differ between workers because no import reads them, and its module if this
-is not the template's (its `prepare` then does the remaining imports). The worker reports its process id once it leads a
-session of its own. When the worker ends, the template writes the exit code to the pipe, as a line. When the parent's
-socket closes, the template ends, and its workers notice.
+To ask for a fork, the parent sends one byte with three descriptors: the worker's socket, a pipe for the exit code, and the
+worker's first log. The parent has already written a line with the worker's own settings to the worker's socket: its folder,
+the environment variables that may differ between workers because no import reads them, and the worker's module if the
+template has another one (the `prepare` of the worker's module then does the remaining imports). The worker reports its
+process id once it leads a session of its own. When the worker ends, the template writes the exit code to the pipe, as a
+line. When the parent's socket closes, the template ends, and its workers notice.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""Records what the user's code reads from outside while it is imported and traced, so that an answer in the cache is not
-used after one of these things has changed: environment variables, contents and presence of files, names in folders.
+"""Records what the user's code reads from outside while it is imported and traced, so that a cached answer is not used after
+one of these things has changed. The things are environment variables, contents and presence of files, and names in folders.
 
 Python reports each opened file and each listed folder to its audit hooks. For environment variables, methods of
 `os.environ` are replaced, and for the presence of files `os.stat`. A read counts if the user's code makes it, itself or
@@ -27,7 +27,9 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class OutsideReads:
-    """The things outside that were read since the last `forget`, each with its digest at the first read."""
+    """The environment variables, files and folders that the user's code has read since the last call of `forget`, each with
+    its digest at the first read.
+    """
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
@@ -36,7 +38,7 @@ class OutsideReads:
         self._is_installed = False
 
     def install(self) -> None:
-        """Begins to record, for the rest of the process."""
+        """Installs the hooks that record each read. They stay until the process ends."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -52,11 +54,13 @@ class OutsideReads:
                 supported.add(os.stat)
 
     def forget(self) -> None:
-        """Forgets the reads so far."""
+        """Removes all recorded reads, so that the record is empty again."""
         self._digests, self._own = {}, set()
 
     def get_digests(self) -> dict[str, str]:
-        """Returns the dependencies by name, each with the digest that it had when it was first read."""
+        """Returns the recorded reads. A key names what was read, such as an environment variable or a file; the value is its
+        digest at the first read.
+        """
         return dict(self._digests)
 
     def _note_event(self, event: str, arguments: tuple[Any, ...]) -> None:

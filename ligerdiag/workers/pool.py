@@ -116,7 +116,7 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Submits a job and returns a future, which gets the worker's answer or the LigerdiagError with which the job
+        """Submits a job and returns a future for its result: the worker's answer, or the LigerdiagError with which the job
         failed. When the job begins, a thread of the pool calls `on_start`.
         """
         return self._executor.submit(self._run, job, on_start)
@@ -124,8 +124,8 @@ class Pool:
     def run_all[A](
         self, jobs: Sequence[Job[A]], groups: Sequence[Sequence[int]] | None = None
     ) -> Iterator[tuple[int, Future[A] | None]]:
-        """Runs the jobs; yields (the job's position in `jobs`, None) when a job begins, and (its position, its finished
-        future) when it ends.
+        """Runs the jobs. Yields the pair (position in `jobs`, None) when a job begins, and the pair (position in `jobs`,
+        finished future) when the job ends.
 
         groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so jobs of
         the same source share a worker. By default all jobs may run side by side.

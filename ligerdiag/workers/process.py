@@ -46,12 +46,12 @@ def render_ready(pid: int, *, forks: bool) -> bytes:
 
 
 class WorkerTimeout(Exception):
-    """A worker did not answer in time; the message says how long it had."""
+    """A worker did not answer in time; the message says how many seconds it was given."""
 
 
 class WorkerDied(Exception):
-    """A worker ended instead of answering, could not be started, or sent something that is no answer; the message says
-    which, such as `was aborted by signal 6 (SIGABRT)`.
+    """A worker ended instead of answering, could not be started, or sent something that is no answer. The message says which
+    of these happened, such as `was aborted by signal 6 (SIGABRT)`.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -98,7 +98,9 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Returns whether the worker can take a request: its process runs, and it has sent nothing since its last answer."""
+        """Returns whether the worker can take a request. It can if its process runs and has sent nothing since its last
+        answer.
+        """
         silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
         return silent and self._process.poll() is None
 

@@ -10,9 +10,9 @@ A request is the one byte and the three descriptors that a template receives, fo
 answers, not the server. If no fork is possible, the server closes the descriptors, and the run starts a template of its
 own. Of the templates without workers, the server keeps the most recently used.
 
-A template of the server has many forks. So it also does, once, work that each fork would otherwise do itself (`_ALSO`),
-such as the imports of a replay worker. The templates of a single run do not: it would save them little, and a case
-without a kernel would have to wait for imports that it does not need.
+A template of the server has many forks. So it also does, once, some work that each forked worker would otherwise repeat
+(`_ALSO`), such as the imports of a replay worker. The templates of a single run do not: it would save them little, and a
+case without a kernel would have to wait for imports that it does not need.
 """
 
 import os

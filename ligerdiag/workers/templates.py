@@ -57,9 +57,7 @@ class TemplateKind:
 
 
 def connect(kind: TemplateKind) -> socket.socket | None:
-    """Returns a connection to the template server; None if there is no server, or if workers of the given kind must not
-    be forked.
-    """
+    """Returns a connection to the template server; None if there is no server, or if such a worker must not be forked."""
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None
@@ -88,8 +86,8 @@ def send_request(control: socket.socket, descriptors: list[int], kind: TemplateK
 
 
 def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process that does the imports of `kind.module`, and then is a template, from which workers are forked, or
-    a worker. Returns the process and the parent's end of its socket.
+    """Starts a process that does the imports of `kind.module`. The process then is a worker, or a template from which
+    workers are forked. Returns the process and the parent's end of its socket.
 
     log: the file that receives the output of the process during its imports.
     """

@@ -158,7 +158,7 @@ def test_a_selector_is_no_option_and_no_command(checked: tuple[Runner, Any]) -> 
     report = json.loads(Path(second.outputs["check"]["json"]).read_text())
     errors = [case["error"] for case in report["cases"]]
     assert len(errors) == 1
-    assert "to find `; touch pwned` in" in errors[0]
+    assert "cannot find `; touch pwned`" in errors[0]
     assert "Usage:" not in done.stdout
     assert second.run("Exit code").returncode == 2
     assert not list(runner.folder.rglob("pwned"))

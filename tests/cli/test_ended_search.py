@@ -107,7 +107,7 @@ def test_a_signal_ends_the_bisection_of_a_bug_report(
     ended, out, err = project.end(number, "check", "mine.py", "--format", "issue", "--bisect", "flags")
     assert (ended, project.has_reader()) == (code, False), err
     assert END_OF_BODY in out
-    sentence = f"issue: `--bisect` is incomplete, ended by {name}; call it again to continue"
+    sentence = f"issue: `--bisect` is incomplete, because {name} ended the work; run the same command again to continue"
     assert err.splitlines()[-2:] == [sentence, last]
 
 
@@ -126,7 +126,10 @@ def test_a_signal_ends_the_cures_after_a_report(project: CheckedProject) -> None
     ended, out, err = project.end(signal.SIGINT, "check", "mine.py", "--fix")
     assert (ended, project.has_reader()) == (130, False), err
     assert "1 with findings and no expectation" in out
-    assert err.splitlines()[-2:] == ["fix: nothing proposed, ended by Ctrl-C; call it again to continue", "interrupted"]
+    assert err.splitlines()[-2:] == [
+        "fix: no cure was found before Ctrl-C ended the search; run the same command again to continue",
+        "interrupted",
+    ]
 
 
 @pytest.mark.nightly
@@ -136,6 +139,9 @@ def test_a_check_that_a_signal_ends_makes_no_bug_report(project: CheckedProject)
     arguments = ("check", "other.py", "--format", "issue", "--output", "issue=body.md", "--output", "json=report.json")
     ended, out, err = project.end(signal.SIGINT, *arguments)
     assert (ended, out, project.has_reader()) == (130, "", False), err
-    assert err.splitlines()[-2:] == ["issue: not made, ended by Ctrl-C; call it again to continue", "interrupted"]
+    assert err.splitlines()[-2:] == [
+        "issue: no bug report, because Ctrl-C ended the run; run the same command again to continue",
+        "interrupted",
+    ]
     assert not (project.folder / "body.md").exists()
     assert (project.folder / "report.json").exists()

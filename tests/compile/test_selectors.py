@@ -56,10 +56,12 @@ def test_without_the_folder_the_error_asks_for_a_selector(tmp_path: Path) -> Non
 def test_the_error_says_how_to_start_and_which_folder_was_searched(tmp_path: Path) -> None:
     nested = tmp_path / "src" / "pack"
     nested.mkdir(parents=True)
-    with pytest.raises(InputError, match=rf"in `{nested}` to find cases in: .*; `ligerdiag init` writes a first case"):
+    with pytest.raises(
+        InputError, match=rf"cannot find cases: .* in `{nested}`: .*; `ligerdiag init` writes a first case"
+    ):
         parse_selectors([], nested)
     (tmp_path / "pyproject.toml").touch()
-    with pytest.raises(InputError, match=rf"in `{nested}` or above it up to `{tmp_path}` to find `one` in"):
+    with pytest.raises(InputError, match=rf"cannot find `one`: .* in `{nested}` or above it up to `{tmp_path}`"):
         parse_selectors(["one"], nested)
     (tmp_path / "cases").mkdir()
     with pytest.raises(InputError, match=rf"in the folder `{tmp_path}/cases` defines CASE.*`ligerdiag init`"):

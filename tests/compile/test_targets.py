@@ -118,7 +118,8 @@ def test_targets_of_amd_alone_choose_the_toolchain_for_rocm(name: str, targets: 
 def test_a_report_says_for_which_targets_no_gpu_has_confirmed_a_verdict() -> None:
     assert list_unconfirmed(()) == ()
     assert list_unconfirmed(("mi300", "mi350", "mi300")) == (
-        "no AMD GPU has confirmed a verdict of ligerdiag: for `mi300` and `mi350`, only replay on the CPU checks them",
+        "no AMD GPU has confirmed a verdict of ligerdiag: for `mi300` and `mi350`, only a replay on the CPU checks"
+        " the verdicts",
     )
 
 

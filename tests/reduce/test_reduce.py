@@ -247,7 +247,9 @@ def test_a_bug_report_that_is_ended_leaves_the_reduced_program(tmp_path):
                 break
         out, err = running.communicate()
     assert (running.returncode, out) == (130, b"")
-    assert err.decode().startswith("issue:   not made, ended by Ctrl-C; call it again to continue\n")
+    assert err.decode().startswith(
+        "issue:   no bug report, because Ctrl-C ended the work; run the same command again to continue\n"
+    )
     assert (tmp_path / "small.py").read_text().count("odd_kernel") == 2
 
 

@@ -312,6 +312,6 @@ def test_a_missing_extra_is_one_line_with_the_install_command(monkeypatch: pytes
 
 def test_the_gpu_of_one_machine_is_no_target_of_a_sweep(folder: Path, shared_cache: Path) -> None:
     with pytest.raises(
-        InputError, match=r"a sweep names its targets, .* but got `auto`: write its description to a file"
+        InputError, match=r"expected targets by name, .* but got `auto`: write its description to a file"
     ):
         plan(folder, shared_cache, 'targets = ["a100", "auto"]\n')

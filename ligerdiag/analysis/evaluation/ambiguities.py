@@ -48,7 +48,7 @@ CONSTANTS = having(Trait.FROM_NOTHING)
 
 
 class Reason(StrEnum):
-    """The reasons why it is unknown whether a value sees a hidden write as intended."""
+    """The reasons why it may be unknown whether a value sees a hidden write as the author intends."""
 
     DERIVATIVE = "derivative"
     """The reader is a derivative, or another operation outside of the forward pass that may read a value saved by
@@ -105,8 +105,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """Key of a mark (an extra bit in dependence sets) on values for which it is unknown whether they see this hidden
-    write as the author intends.
+    """The key of a mark (an extra bit in dependence sets) on values that depend on an unknown fact: whether they see a
+    certain hidden write as the author intends.
     """
 
     write: int
@@ -153,8 +153,8 @@ class ResidualLines:
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
-    """Maps the index of each hidden write to the source lines of the forward operations that used its operand before
-    the write.
+    """Returns a mapping from the index of each hidden write to the source lines of the forward operations that used the
+    write's operand before the write.
     """
     found: dict[int, ResidualLines] = {}
     for write in writes:
@@ -208,8 +208,8 @@ def is_differentiated(instruction: HloInstruction) -> bool:
 
 
 def has_names(module: HloModule) -> bool:
-    """Returns whether any operation has a name of JAX's, apart from ligerdiag's tags. StableHLO as text has no names if it
-    was printed without locations.
+    """Returns whether any operation has a name that JAX gave it, apart from ligerdiag's tags. StableHLO that was printed
+    without locations has no names.
     """
     return any(
         strip_tags(one.op_name).strip("/") and not is_added_barrier(one)
@@ -228,7 +228,8 @@ _AGAIN = "rematted_computation"
 
 
 def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, tuple[int, ...]]:
-    """Maps the id of each operation that recomputes an overwritten value to the indices of the value's hidden writes.
+    """Returns the operations that recompute an overwritten value: a mapping from the operation's id to the indices of the
+    value's hidden writes.
 
     Such an operation is recognized because it has the opcode, shape, name and source line of the overwritten operation,
     and is not overwritten itself.
@@ -265,8 +266,8 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 @dataclass(slots=True, eq=False)
 class AmbiguityMarker:
     """Finds the ambiguities of a program without snapshots, which MLIR's canonicalizer may have changed, and makes a mark
-    (an extra bit in dependence sets) for each. The evaluation of the program reports every result and every hidden
-    write to it.
+    (an extra bit in dependence sets) for each. The evaluation of the program must pass every result and every hidden write
+    to this object.
     """
 
     module: HloModule
@@ -300,8 +301,8 @@ class AmbiguityMarker:
     _constant: set[Storage] = field(default_factory=set[Storage])
 
     def follow(self, instruction: HloInstruction, operands: list[StoredValue], value: StoredValue) -> None:
-        """Records whether the storages of an operation's result (`value`) are computed from constants alone, and, if
-        the operation only reshapes or casts its operand, from which storage the result was made.
+        """Records whether an operation's result (`value`) is computed from constants alone. If the operation only reshapes
+        or casts its operand, also records the storage from which the result was made.
         """
         constant = self._constant
         if operands or instruction.opcode in CONSTANTS:
@@ -325,8 +326,8 @@ class AmbiguityMarker:
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns a mark (an extra bit in dependence sets) for each operand and hidden write for which it is unknown
-        whether this reader means the contents from before or from after the write.
+        """Returns marks (extra bits in dependence sets) for the operands and hidden writes for which this reader's intention
+        is unknown: whether it means the contents from before or from after the write.
         """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
@@ -337,8 +338,8 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns a mark for each hidden write for which it is unknown whether this reader means the contents of the
-        storage (the place of one array) from before or from after the write.
+        """Returns a mark for each hidden write for which this reader's intention is unknown: whether it means the contents
+        of the storage (the place of one array) from before or from after the write.
         """
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
@@ -361,9 +362,8 @@ class AmbiguityMarker:
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Returns the CONSTANT marks of these hidden writes, each of which overwrites a value computed from constants
-        alone. Every constant of the program gets these marks, because MLIR may have merged the overwritten value with
-        it.
+        """Returns the CONSTANT marks of these hidden writes, each of which overwrites a value computed from constants alone.
+        Every constant of the program gets these marks, because MLIR may have merged it with the overwritten value.
         """
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 

@@ -7,21 +7,20 @@ through the kernel (the label ORIG, see `labels`). ORIG starts at an entry param
 
 - the operation that computes the overwritten operand, looking through operations that only pass its elements on (see
   `reaching_definitions.find_origins`);
-- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias is
-  added); not a broadcast, which has fewer distinct elements than its shape, and which XLA recomputes wherever it is
-  needed.
+- each operation all of whose users are carriers (the bf16 logits before the convert, the product before the bias is added);
+  not a broadcast: it has fewer distinct elements than its shape, and XLA recomputes it wherever it is needed.
 
-An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately.
-Neither is an operation with a *twin*, which is another operation of equal value in the same computation, in its callers
-or in computations called beside it: XLA inlines calls, and common subexpression elimination then merges the two.
+An operation that depends on no parameter (zeros, an iota) is no carrier, because XLA may share its value legitimately. An
+operation with a *twin* is no carrier either. A twin is another operation of equal value in the same computation, in its
+callers or in computations called beside it. XLA inlines calls, and common subexpression elimination then merges the two.
 
-Carriers are found again in the optimized module by opcode and tag (the number that ligerdiag gave each operation of the
-program before the compile; a *tag path* also has the tags of the calls that lead to the operation). An instruction with
-more elements than the carrier is a merger of two operations (two products with a common factor) and counts as neither.
+Carriers are found again in the optimized module by opcode and tag. The tag is the number that ligerdiag gave each operation
+of the program before the compile; a *tag path* also has the tags of the calls that lead to the operation. An instruction
+with more elements than the carrier is a merger of two operations (two products with a common factor) and counts as neither.
 An operand with several definitions (elements of a loop's state that change places) should have as many in the optimized
-module. If n of them are not found there by tag, and exactly n instructions that are no carriers define the operand,
-these instructions are the missing definitions (`carry_displaced`). If a write has no carrier and overwrites no entry
-parameter, it has no ORIG label anywhere, and a value is found stale only if the FRESH label is missing.
+module. If n of them are not found there by tag, and exactly n instructions that are no carriers define the operand, these
+instructions are the missing definitions (`carry_displaced`). If a write has no carrier and overwrites no entry parameter, it
+has no ORIG label anywhere, and a value is found stale only if the FRESH label is missing.
 
 Exceptions, and where ORIG ends, are decided elsewhere:
 
@@ -55,8 +54,8 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: operations that hold an operand's value from before a write, where ORIG labels
-    start (an ORIG label says that a value depends on such old contents).
+    """The carriers of all hidden writes: operations that hold an operand's value from before a write. ORIG labels, which say
+    that a value depends on such old contents, start there.
     """
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
@@ -131,8 +130,8 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode: it has the same
-    opcode, or is a custom call that may be a library's implementation of the operation.
+    """Returns whether an instruction of the optimized module may compute an operation with this opcode. It may if it has the
+    same opcode, or is a custom call that may be a library's implementation of the operation.
     """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
@@ -166,9 +165,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Maps the id of each instruction of the optimized module that computes a carrier (an operation that holds an
-    operand's value from before a write) to the ORIG labels that start there. An ORIG label says that a value depends on
-    the contents from before a write.
+    """Finds the instructions of the optimized module that compute a carrier (an operation that holds an operand's value from
+    before a write). Maps the id of each to the ORIG labels that start there. An ORIG label says that a value depends on the
+    contents from before a write.
 
     candidates: maps the tag of an instruction that may compute one of several operations to the tag paths of these
     operations. At such an instruction a label starts only if it would start at each of these operations.
@@ -182,8 +181,8 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers (operations that hold an operand's value from before a write) that no instruction of the
-    optimized module computes under their tag, because XLA has rewritten them.
+    """Returns the carriers that are not found in the optimized module, because XLA has rewritten them. A carrier is an
+    operation that holds an operand's value from before a write; no instruction with its tag computes it any more.
     """
     tags = module.tags
     found = {
@@ -201,8 +200,8 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """For each overwritten operand with several definitions, finds the instructions of the optimized module that define
-    it in place of carriers that XLA has rewritten.
+    """Finds the instructions of the optimized module that define an overwritten operand in place of its carriers (operations
+    that hold its old value), because XLA has rewritten the carriers. Looks only at operands with several definitions.
 
     carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
     carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on
@@ -243,9 +242,8 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields each instruction that may compute one of several operations (its candidates) of which at least one is a
-    carrier: (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate). An ORIG
-    label says that a value depends on the contents from before a write.
+    """Yields each instruction with several candidates (operations that it may compute), at least one of which is a carrier.
+    Yields it as (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate).
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

@@ -39,8 +39,8 @@ type _Mask = int
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Says, for each value of a fusion, from which of the fusion's parameters the value is computed. Such a set of
-    parameters is called a *combination*, and each distinct combination has a number.
+    """Says from which of a fusion's parameters each value in the fusion is computed. Such a set of parameters is called a
+    *combination*, and each distinct combination has a number.
     """
 
     combinations: tuple[tuple[int, ...], ...]
@@ -55,15 +55,15 @@ class FusionSummary:
     """
 
     def unite(self, given: list[Labels]) -> list[Labels]:
-        """Returns the dependence set of each combination: the union of the dependence sets of the parameters in it.
-        given: the set of each operand of the fusion.
+        """Returns the dependence set of each combination: the union of the dependence sets of its parameters. given: the
+        dependence set of each operand of the fusion.
         """
         return [unite([given[number] for number in numbers]) for numbers in self.combinations]
 
 
 @dataclass(slots=True, eq=False)
 class FusionSummaries:
-    """The summaries of the fusions of one module, made on demand and kept for all evaluations."""
+    """The summaries of the fusions of one module, each made when it is first needed and then kept for all evaluations."""
 
     module: HloModule
     places: Places
@@ -138,31 +138,33 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """Interface of the schedule's evaluation: the methods that the evaluation of one of its fusions calls."""
+    """Interface of the schedule's evaluation: the methods that `FusionEvaluator` calls while it evaluates a fusion."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction's result: `labels`, which come from the instruction's
-        operands, and the labels that start at the instruction itself. Records the set if the instruction has a tag.
+        """Returns the dependence set of a fused instruction's result: `labels`, which come from the instruction's operands,
+        together with the labels that start at the instruction itself. Records the set if the instruction has a tag.
         scheduled: the fusion. reads: the arrays that the fusion reads.
         """
         ...
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the labels and marks that start at this instruction, as `finish_fused` adds them."""
+        """Returns the labels and marks that start at this instruction, which `finish_fused` adds to the instruction's
+        dependence set.
+        """
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call inside of a fusion; returns the dependence set of the call's results. operands: the set of
-        each operand.
+        """Records the effects of a custom call inside of a fusion, and returns the dependence set of the call's results.
+        operands: the dependence set of each operand.
         """
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes than the
-        operand, and maps the index of each to ORIG labels. These say that the output depends on the contents from
-        before a write: the kernel writes the operand's bytes, so the output misses that write.
+        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes. The kernel
+        writes the operand's bytes, so such an output misses the write. Maps the index of each to ORIG labels, which say that
+        it depends on the contents from before the write.
         """
         ...
 

@@ -31,8 +31,8 @@ type OperandPlace = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Places:
-    """Finds the numbers of the memory slices that hold the values of one module; a value without a place in memory has
-    a negative number of its own.
+    """Finds the numbers of the memory slices (bytes that the buffer assignment gives to one array) that hold the values of
+    one module. A value without a place in memory has a negative number of its own.
     """
 
     buffers: BufferAssignment
@@ -72,8 +72,8 @@ class Places:
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the numbers of the memory slices into which the instruction writes its own result; empty if the
-        result only names existing bytes.
+        """Returns the numbers of the memory slices into which the instruction writes its own result; empty if the result is
+        only another name for existing bytes, as that of a tuple is.
         """
         found = self._defined.get(instruction.id)
         if found is None:
@@ -146,9 +146,8 @@ class ActualWrite:
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
-        """Returns whether `reader`, which slices the array in memory slice `number`, takes only elements that the
-        kernel gets. False if the array is unknown (`number` is None), or if it is unknown which elements the kernel
-        gets.
+        """Returns whether `reader`, a slice of the array in memory slice `number`, takes only elements that the kernel gets
+        as its operand. False if `number` is None, or if it is unknown which elements the kernel gets.
         """
         return number in self.slices and self.region is not None and self.region.covers(reader)
 
@@ -179,9 +178,7 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Gives a slice the dependence set of the value that an instruction has just defined there. The slice is then
-        no longer raw (overwritten by a kernel without XLA knowing).
-        """
+        """Sets the dependence set of a memory slice to the set of the value that an instruction has just defined there."""
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -202,8 +199,8 @@ class LabelMemory:
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
         """Returns the arrays in these places, given as (number of the operand, slice number), each with the dependence set
-        that `reader` sees there. The sets include the marks of lucky reads, those that see a hidden write, or miss it,
-        only because of the order of this schedule.
+        that `reader` sees there. The sets include the marks of lucky reads, which see or miss a hidden write only because of
+        the order of this schedule.
         """
         sets = self.sets
         if reader.id not in self.unordered:
@@ -213,18 +210,18 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks (extra bits in dependence sets) of the lucky reads that `reader` makes of this operand: only
-        the order of the schedule decides whether these see a hidden write.
+        """Returns the marks (extra bits in dependence sets) of the lucky reads of this operand by `reader`. For a lucky
+        read, only the order of the schedule decides whether it sees a hidden write.
         """
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the value in memory slice `number`, as `reader` reads it through its operand number `operand`, in
-        pieces: parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
+        """Returns the pieces of the value in memory slice `number`, as `reader` reads it through operand number `operand`.
+        Pieces are parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
 
-        If only the order of this schedule decides whether `reader` sees a hidden write (a lucky read), the sets of the
-        pieces that this write overwrites also contain the mark of the lucky read.
+        A read is lucky if only the order of this schedule decides whether `reader` sees a hidden write. Pieces that this
+        write overwrites then have the mark of the lucky read in their sets.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
@@ -250,7 +247,7 @@ class LabelMemory:
 
     def settle(self, number: int, labels: Labels) -> None:
         """Replaces the dependence set of a slice after a branch or an iteration, where alternative paths join. Does not
-        enter the change in the journal, which keeps the set from before the branch or loop.
+        record the change in the journal, so that the journal keeps the set from before the branch or loop.
         """
         self.pieces.pop(number, None)
         if labels:
@@ -259,9 +256,9 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """Performs a hidden write: each slice that shares bytes with the operand becomes raw (changed without XLA
-        knowing) and gains the labels `added`. If a slice, or a known region of it, is overwritten as a whole, it loses
-        the labels `dropped`.
+        """Performs a hidden write: each slice that shares bytes with the operand gains the labels `added` and becomes raw,
+        which means that XLA does not know of the change. If a slice, or a known region of it, is overwritten as a whole, it
+        loses the labels `dropped`.
         """
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -275,9 +272,9 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns the label ORIG(W, 0) of every hidden write W that has overwritten all elements that `reader` takes
-        from the array in memory slice `number`; the label says that a value depends on the contents from before W.
-        reader: a slice of that array.
+        """Returns the label ORIG(W, 0) of each hidden write W that covers `reader`: W has overwritten all elements that
+        `reader` takes from the array in memory slice `number`. The label says that a value depends on the contents from
+        before W. reader: a slice of that array.
         """
         path = self.module.tags.get(reader.id, ())
         return unite(
@@ -308,8 +305,8 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """An instruction of the optimized module that computes a tagged operation of the program. The fields are set once
-    and never changed.
+    """An instruction of the optimized module that computes an operation of the program, with the operation's tag and its own
+    dependence set.
     """
 
     instruction: Final[HloInstruction]
@@ -325,7 +322,9 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actual:
-    """The dependence sets of the schedule: on which hidden writes each output and each tagged operation really depends."""
+    """The dependence sets of the schedule: the hidden writes on which each output and each tagged operation depends in the
+    schedule.
+    """
 
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""
@@ -339,6 +338,6 @@ class Actual:
     kernel ran.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values of which one
+    """Maps the tag path of each loop and conditional that the schedule still has to the alternative values, one of which
     becomes its result.
     """

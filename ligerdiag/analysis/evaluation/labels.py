@@ -55,7 +55,7 @@ def unite(sets: Iterable[Labels]) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """The alternative values of which one becomes the result of a loop or conditional."""
+    """A place where control flow joins: the alternative values, one of which becomes the result of a loop or conditional."""
 
     instruction: str
     """Name of the loop or conditional."""
@@ -76,17 +76,17 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. All
-    of these are wrong about the same hidden write: they miss it, for example. The mark ends where that write overwrites
+    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. All of
+    these values are wrong about the same hidden write; for example, they miss it. The mark ends where that write overwrites
     a value.
     """
 
     write: int
     """Index of the hidden write; -1 if no write ends the mark."""
     instruction: int
-    """Number of the question to which the mark belongs, which asks for the outputs that depend on the wrong values (see
-    `verdict.output_reachability`): a number n from 0 on if the wrong values are results of instructions in the
-    optimized module, the negative number `~n` if they are results of operations of the program.
+    """Number of the mark's question: which outputs depend on the wrong values (see `verdict.output_reachability`)? It is n,
+    from 0 on, if the wrong values are results of instructions in the optimized module. It is the negative number `~n` if
+    they are results of operations of the program.
     """
 
 
@@ -137,7 +137,7 @@ class LabelSpace:
 
     @property
     def above(self) -> Labels:
-        """Returns the lowest bit that belongs to no hidden write; this bit and all higher ones are marks, so `labels &
+        """Returns the lowest bit that belongs to no hidden write. This bit and all higher bits are marks, so `labels &
         -above` keeps only the marks.
         """
         return 1 << (2 * self.classes * self.writes)
@@ -190,8 +190,8 @@ class LabelSpace:
             bits ^= lowest
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
-        """Returns the dependence set of a value where alternative paths through the program join, as after a
-        conditional: the union of the paths' sets, without some labels of the hidden writes on these paths.
+        """Returns the dependence set of a value where alternative paths through the program join, as after a conditional. It
+        is the union of the paths' sets, without some labels of the hidden writes on these paths.
 
         FRESH(W, c) in a set says that the value depends on what the write W wrote (c is an iteration class), ORIG(W, 0)
         that it depends on the contents from before W. On a path that does not lead through W's kernel, the program means
@@ -236,14 +236,14 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns the bits of `wrong_about(write)` whose mark is on an operation of the program, not on an instruction
-        of the optimized module.
+        """Returns the bits of some marks in `wrong_about(write)`: the marks on operations of the program, without those on
+        instructions of the optimized module.
         """
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys of the marks in the set, each once. A mark with which `advance` replaced another one has the
-        key of the replaced mark.
+        """Returns the keys of the marks in the set, each once. If `advance` has replaced a mark by another one, the new mark
+        counts under the old mark's key.
         """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
@@ -324,11 +324,11 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation turns numbers into a decision, so that it mostly gives the same result even if its
-    operands change slightly.
+    """Returns whether the operation turns numbers into a decision. The result then mostly stays the same if the operands
+    change slightly.
 
-    Such an operation is a step function (a comparison, for example), converts to integers, or keeps one number within
-    bounds, as in clipping by a norm.
+    Examples are comparisons and other step functions, conversions to integers, and operations that limit a single number, as
+    in clipping by a norm.
     """
     if instruction.opcode in _BOUNDS:
         return count_elements(instruction.shape) == 1
@@ -339,9 +339,7 @@ def decides(instruction: HloInstruction) -> bool:
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a `select` with a scalar predicate, so that its result is one of two arrays as
-    a whole.
-    """
+    """Returns whether the instruction is a `select` with a scalar predicate: its result is then one of two whole arrays."""
     if instruction.opcode != "select":
         return False
     chooser = instruction.operands[0]
@@ -359,8 +357,8 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions that one evaluation of the schedule can skip because no label reaches them: as long as the
-    sets of such an *inert* instruction's operands are empty, the set of its result is empty, too.
+    """Finds the instructions that one evaluation of the schedule can skip because none of their values has a label. If the
+    operands of such an *inert* instruction have empty dependence sets, its result has an empty set, too.
     """
 
     module: HloModule
@@ -400,16 +398,16 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether no label can start at this scheduled instruction or inside it, so that the evaluation may
-        skip the instruction if its operands have no labels either.
+        """Returns whether no label can start at this scheduled instruction or inside it. The evaluation may then skip the
+        instruction if its operands have no labels either.
         """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
             return False
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Returns the operations to record (those in `wanted`) that this skipped instruction computes: the instruction
-        itself, or operations fused into it.
+        """Returns the operations in `wanted` that this skipped instruction computes: the instruction itself, or operations
+        fused into it. They are to be recorded although the instruction is skipped.
         """
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])

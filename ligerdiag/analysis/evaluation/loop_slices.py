@@ -26,8 +26,8 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Returns whether the call gets, as this operand, a different part of an array in each iteration of the loop around
-    the call. frames: the call path that ends at the call.
+    """Returns whether operand number `operand` of a call is a different part of an array in each iteration of the loop
+    around the call. frames: the call path that ends at the call.
     """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
@@ -65,8 +65,8 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns the dependence sets of a call's operands without the labels of the call's own writes in earlier
-    iterations, because these writes went to parts of the operand that this iteration does not read.
+    """Returns the dependence sets of a call's operands without the labels of the call's own writes in earlier iterations.
+    Those writes changed parts of the operand that this iteration does not read.
 
     operands: the set of each operand. writes: the call's own hidden writes. actual: the places of these writes in the
     schedule.

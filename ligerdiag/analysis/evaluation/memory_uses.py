@@ -24,8 +24,8 @@ _SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Accesses:
-    """The scheduled instructions that read the memory of one hidden write, or the values from which the overwritten
-    value was made, each group in schedule order.
+    """The scheduled instructions that read the memory which one hidden write overwrites, and those that read the values from
+    which the overwritten value was made.
     """
 
     before: tuple[HloInstruction, ...]
@@ -43,8 +43,8 @@ def find_accesses(
     actual: tuple[ActualWrite, ...],
     times: Mapping[int, int],
 ) -> Mapping[int, Accesses]:
-    """Maps the index of each hidden write to the instructions that read its memory. times: maps the id of an
-    instruction to its LogicalTime (position in the flattened schedule).
+    """Returns a mapping from the index of each hidden write to the instructions that read the memory which the write
+    overwrites. times: maps the id of an instruction to its LogicalTime (position in the flattened schedule).
     """
     readers = [
         instruction

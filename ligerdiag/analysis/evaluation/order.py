@@ -21,9 +21,9 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 class Order:
     """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
 
-    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between
-    the first and the second one. The state of the search from each instruction is kept, so that a later search from
-    that instruction resumes where it stopped.
+    Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between the
+    first and the second one. The search from each instruction keeps its state, so that a later search from the same
+    instruction resumes there.
     """
 
     def __init__(self) -> None:
@@ -32,10 +32,10 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether operands and control edges force `first` to run before `second` within one iteration of every
-        loop around them. Also returns True in three cases in which nothing is left to order: one of the two contains
-        the other; they are in two branches of which only one runs; or they are in the body and the condition of one
-        loop, which run in turn. first, second: the call paths of two scheduled instructions.
+        """Returns whether operands and control edges force `first` to run before `second`, within one iteration of every
+        loop around the two. Also returns True in three cases in which there is nothing to order. One of the two contains the
+        other; they are in two branches of which only one runs; or one is in the body and one in the condition of the same
+        loop. first, second: the call paths of two scheduled instructions.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
@@ -136,8 +136,8 @@ class _Line:
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Maps the id of each instruction to its LogicalTime, its 0-based position in XLA's flattened schedule: the
-    instructions of called computations come first, then their caller.
+    """Returns a mapping from the id of each instruction to its LogicalTime, which is its 0-based position in XLA's flattened
+    schedule. Instructions of called computations come before their caller.
 
     The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """

@@ -52,8 +52,8 @@ class Pieces:
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
-        """Returns the dependence set of each piece after the pieces are divided further. limits: the end of each of the
-        smaller pieces; all limits of the present pieces are among them.
+        """Divides the pieces further, and returns the dependence set of each smaller piece. limits: the end of each smaller
+        piece; the ends of the present pieces must be among them.
         """
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
@@ -113,9 +113,9 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain at least one of these bytes. Returns None if that is every row, or if
-    the bytes cannot be mapped to rows. span: first byte and end, exclusive. A row is the part of the array at one index
-    of its most major dimension above 1.
+    """Returns the rows of an array that contain at least one of these bytes; None if all rows do, or if it is unknown which
+    rows do. span: first byte and end, exclusive. A row is the part of the array at one index of its most major dimension
+    above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)

@@ -13,9 +13,9 @@ of the operation (the number that ligerdiag gave it before the compile), after t
   array outside.
 - A kernel's hidden write changes the storage of its operand for every later reader. An output with a declared alias
   that the schedule breaks (see `writes`) is a copy of the operand, which the kernel overwrites.
-- In the program as written, snapshots (copies that ligerdiag adds, see `compile.lowering.intent`) show which version of
-  a value autodiff means to read. In a program that MLIR has canonicalized, an operation that autodiff derived from an
-  operation before the write reads the version from before it; other doubts about the version get marks, extra bits in
+- In the program as written, snapshots (copies that ligerdiag adds, see `compile.lowering.intent`) show which version of a
+  value autodiff means to read. In a program that MLIR has canonicalized, an operation that autodiff derived from an
+  operation before the write reads the version from before it. Other doubts about the version get marks, extra bits in
   dependence sets (see `ambiguities`).
 - A loop's results depend on its predicate. If the loop runs at least once, they do not depend on the initial values
   that they replace. Loops run to a fixpoint. The body of a loop that runs exactly once counts as code outside of a
@@ -79,9 +79,9 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns the key for one leaf of the result of a loop or conditional, in a map from tag path to marks (extra bits
-    in dependence sets): the tag path of the loop or conditional, followed by a negative number, which is no operation's
-    tag. number: number of the leaf.
+    """Returns a tag path that names one leaf in the result of a loop or conditional, so that a mark can be put on the leaf.
+    It is the path of the loop or conditional, followed by a negative number, which is no operation's tag. number: number of
+    the leaf.
     """
     return (*path, -2 - number)
 
@@ -125,7 +125,7 @@ def _replace(value: StoredValue, index: ShapeIndex, new: StoredValue) -> StoredV
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intended:
-    """The dependence sets of the intended program, the result of `compute_intended`."""
+    """The result of `compute_intended`: the dependence sets of the program as written."""
 
     outputs: tuple[Labels, ...]
     """The dependence set of each leaf of the entry computation's root, in order."""
@@ -136,7 +136,7 @@ class Intended:
     each is the union over all iterations.
     """
     confluences: Mapping[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
-    """Maps the tag path of a loop or conditional to the alternative values of which one becomes its result."""
+    """Maps the tag path of a loop or conditional to the alternative values, one of which becomes its result."""
 
 
 def compute_intended(

@@ -284,8 +284,8 @@ class ScheduleEvaluation:
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction, including the labels and marks that start at it; records
-        the set if the instruction has a tag.
+        """Returns the dependence set of a fused instruction, including the labels and marks that start at the instruction
+        itself. Records the set if the instruction has a tag.
         """
         is_itself = True
         if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
@@ -419,8 +419,8 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Runs a custom call, inside a fusion or not: its hidden writes change memory. operands: the dependence set of
-        each operand. Returns the dependence set that all results of the call get.
+        """Records the effects of a custom call, inside a fusion or not: its hidden writes change memory. operands: the
+        dependence set of each operand.
         """
         own = self.writes.get(call.id, ())
         unrelated = self.unrelated.get(call.id, ())
@@ -446,9 +446,8 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Maps the index of each output whose declared alias is broken (the schedule keeps output and operand in
-        different bytes) to the ORIG label of the write that the output misses. The label says that the output depends
-        on the contents from before this write.
+        """Returns the outputs of a custom call whose declared alias is broken: the schedule keeps output and operand in
+        different bytes. Maps the index of each to the ORIG label of the write that the output misses.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

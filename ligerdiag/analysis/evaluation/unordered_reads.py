@@ -52,9 +52,9 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Maps the id of each reading instruction in the module to its lucky reads. A read is lucky if only the order of
-    this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to its
-    hidden writes.
+    """Returns a mapping from the id of each reading instruction in the module to its lucky reads. A read is lucky if only
+    the order of this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to
+    its hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}
@@ -190,8 +190,8 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the part of an array that the reader reads has no element in common with the part that the kernel
-    gets as its operand.
+    """Returns whether the reader and the kernel use parts of one array without a common element. The kernel's part is its
+    operand.
 
     reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
     holds the array. Returns False if the kernel's part is unknown.

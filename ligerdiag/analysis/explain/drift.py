@@ -1,15 +1,14 @@
 """Finds the changes around the hidden writes between two compiles of a program.
 
-A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand number and
-position among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose
-(`_KEYS`), in the order of the schedule; for each criterion, readers that read on the same side of the kernel and from
-the same bytes are paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if
-a reader is now in another fusion, or if only one compile has an output. A reader whose source line alone differs has
-not changed.
+A hidden write of one compile corresponds to the write of the other compile with the same kernel, operand number and position
+among the writes of that kernel and operand. The readers of a write are paired by criteria from strict to loose (`_KEYS`), in
+the order of the schedule. For each criterion, readers that read on the same side of the kernel and from the same bytes are
+paired first. A reader without a partner was gained or lost. A change is minor (`Drift.is_minor`) if a reader is now in
+another fusion, or if only one compile has an output. A reader whose source line alone differs has not changed.
 
-If one compile lacks a hidden write, the effects of its kernel calls say whether another call has taken the write's
-place: a call of the same kernel that declares the write, or works out of place. Such a call has taken it if the compile
-without the hidden write has more such calls than the compile with it. Otherwise the call is gone.
+If one compile lacks a hidden write, another call of the same kernel may have taken its place: one that declares the write,
+or that works out of place. The effects of the kernel calls say so. Such a call has taken it if the compile without the
+hidden write has more such calls than the compile with it. Otherwise the call is gone.
 """
 
 from collections import Counter, defaultdict
@@ -47,7 +46,9 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """The state of a kernel call in a compile that lacks a hidden write of the other compile."""
+    """The state of a kernel call in a compile that lacks a hidden write of the other compile. For example, the call now
+    declares the write.
+    """
 
     DECLARED = "declared"
     """An output of the call aliases an operand."""
@@ -77,8 +78,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader of an overwritten value as it is in the first and in the second compile. The field of a compile that
-    lacks the reader is None.
+    """One reader of an overwritten value as it is in the first and in the second compile. A field is None if that compile
+    lacks the reader.
     """
 
     before: Reader | None
@@ -87,8 +88,8 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write as it is in the first and in the second compile, and its changes. The field of a compile that
-    lacks the write is None.
+    """One hidden write as it is in the first and in the second compile, and its changes. A field is None if that compile
+    lacks the write.
     """
 
     before: Neighbourhood | None
@@ -103,8 +104,8 @@ class NeighbourhoodPair:
 
     @property
     def title(self) -> str:
-        """Returns the heading for the write, such as "`ce_kernel` operand 0", as in the first compile that has the
-        write.
+        """Returns the heading for the write, such as "`ce_kernel` operand 0". It comes from the first compile if this
+        compile has the write.
         """
         return next(one.title for one in (self.before, self.after) if one is not None)
 
@@ -124,8 +125,8 @@ function returns equal values for them. No function uses an instruction's name o
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Returns (the changes of the outputs, one pair for each hidden write, with the changes around that write). The
-    pairs of the writes in `before` come first.
+    """Compares two compiles. Returns (changes of the outputs, pairs). There is one pair for each hidden write, with the
+    changes around the write. The pairs of the writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
@@ -137,8 +138,8 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs the readers of two compiles, by criteria from strict to loose; a reader without a partner gets a pair whose
-    other side is None.
+    """Pairs the readers of two compiles, by criteria from strict to loose; for a reader without a partner, the other field
+    of the pair is None.
     """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}

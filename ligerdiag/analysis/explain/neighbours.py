@@ -34,8 +34,8 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
-    """Returns one neighbourhood for each hidden write, in program order. If several calls of the schedule perform a
-    write, returns one for each of these calls.
+    """Returns one neighbourhood (the readers of the overwritten value) for each hidden write, in program order. If several
+    calls of the schedule perform a write, returns one for each of these calls.
     """
     if not context.writes:
         return ()

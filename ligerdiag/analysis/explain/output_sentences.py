@@ -1,5 +1,5 @@
-"""Describes outputs for a reader who has never seen HLO: where their values come from, what is wrong with them, or why
-it is unknown whether they are right.
+"""Describes outputs for a reader who has never seen HLO: where their values come from, what is wrong with them, or the
+reason why it is unknown whether they are right.
 
 A sentence says what the analysis knows: where a value is read, whether before or after the kernel runs, and whether
 something forces that order. The analysis does not know what the kernel computes, or the resulting numbers.
@@ -26,8 +26,8 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(context: Context) -> tuple[str, ...]:
-    """Returns one line for each hidden write that makes outputs unknown and for which the operand's old value was found
-    nowhere in the schedule.
+    """Returns one line for each hidden write that makes outputs unknown because the operand's old value was not found in the
+    schedule.
     """
     verdicts = context.verdicts
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
@@ -53,8 +53,8 @@ def _render_call(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question about what the author means or what an instruction
-    computes, and the outputs that are unknown because of it.
+    """Returns one line for each ambiguity: the open question about the author's intention or about an instruction, and the
+    outputs that are unknown because of it.
     """
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
@@ -211,8 +211,8 @@ class OutputSentences:
         )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that JAX or XLA makes wrong without any hidden write (a lost
-        write to a Ref, or two values in the same bytes); empty for any other output.
+        """Returns the end of the sentence about an output that is wrong without any hidden write. JAX has lost a write to a
+        Ref, or XLA keeps two values in the same bytes. Returns an empty text for any other output.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):

@@ -20,8 +20,8 @@ def name_position(position: Position) -> str:
 
 
 def name_reader(pair: SharedBytes) -> str:
-    """Returns a phrase that says who still needs the value of the pair that XLA overwrites, such as `%fusion.7 reads`,
-    `the caller keeps` or `the program returns`.
+    """XLA overwrites one value of the pair although it is still needed. Returns a phrase that says who needs it, such as
+    `%fusion.7 reads`, `the caller keeps` or `the program returns`.
     """
     if pair.reader is not None:
         return f"%{pair.reader.name} reads"
@@ -52,8 +52,8 @@ def describe_place(place: Slice) -> str:
 
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
-    """Returns a line about the pair for the section "not covered": without a buffer assignment it is unknown whether
-    XLA copied the value first. outputs: names of all outputs of the program.
+    """Returns a line about the pair for the section "not covered" of a report. It says that, without a buffer assignment,
+    nobody knows whether XLA copied the value first. outputs: names of all outputs of the program.
     """
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]
     reached = f": {describe_names(names, outputs)}" if names else ""

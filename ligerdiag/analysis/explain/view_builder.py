@@ -1,12 +1,11 @@
-"""Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, which instructions use them when,
-and how each output is computed.
+"""Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, the instructions that use these
+buffers and when, and how each output is computed.
 
 An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
-reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by
-luck, then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a
-limit, the steps are the instructions that access an overwritten buffer or are on the path to an output, the
-instructions whose results these use directly, and the instructions that run nearest to the kernels; each with the loops
-around it.
+reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by luck,
+then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the
+steps are the instructions that access an overwritten buffer or are on the path to an output, the instructions whose results
+these use directly, and the instructions that run nearest to the kernels. Each step has the loops around it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,9 +39,9 @@ from ligerdiag.model.schedule_view import (
 from ligerdiag.text import count_of, join_words
 
 MOST_READS = 60
-"""The view shows at most this many of the reads of one buffer on which no output's verdict is blamed."""
+"""The view shows at most this many reads of one buffer that are blamed for no output's verdict."""
 MOST_NAMED = 100
-"""The view shows at most this many of the reads of one buffer on which an output's verdict is blamed."""
+"""The view shows at most this many reads of one buffer that are blamed for an output's verdict."""
 _REUSES = 2
 """Largest number of other values in a buffer's bytes that the view shows before the kernel runs; as many again may be
 shown after it.
@@ -184,7 +183,9 @@ class StepFinder:
         return frozenset(chosen)
 
     def count_omitted(self, chosen: frozenset[int]) -> int:
-        """Returns the number of scheduled instructions that compute something and are not among the chosen ones."""
+        """Returns the number of scheduled instructions that compute something and that the view does not show. chosen: ids
+        of the instructions that it shows.
+        """
         return sum(number not in chosen for number in self._list_computing())
 
     def describe(self, chosen: frozenset[int]) -> tuple[ScheduleStep, ...]:
@@ -193,8 +194,8 @@ class StepFinder:
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
 
     def find_start(self, instruction: HloInstruction) -> int:
-        """Returns the LogicalTime at which the instruction begins; for a loop, the time of the first instruction inside
-        it.
+        """Returns the LogicalTime at which the instruction begins; for a loop, this is the time of the first instruction
+        inside the loop.
         """
         times = self.flow.readers.times
         callees = instruction.called_computations if instruction.opcode == "while" else ()
@@ -357,8 +358,8 @@ class OutputViews:
         return self.context.followed.flow
 
     def describe(self) -> tuple[OutputView, ...]:
-        """Returns the description of each output, in the program's order; collects the names of outputs that
-        `list_notes` then mentions.
+        """Returns the description of each output, in the program's order. Also collects the names of the outputs that
+        `list_notes` mentions.
         """
         sentences = OutputSentences(self.context, self.accesses)
         nodes = list(self.flow.list_output_nodes()) if self.context.followed.performed else []
@@ -455,7 +456,9 @@ class OutputViews:
 
 
 def name_outputs(names: list[str]) -> str:
-    """Returns text such as `a`, `b` and `c`; of many names, the first ones and the number of the others."""
+    """Returns the names as text, such as "`a`, `b` and `c`"; if there are many, returns the first ones and the number of the
+    others.
+    """
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)
     return join_words([*shown, count_of(left, "more output")] if left else shown)

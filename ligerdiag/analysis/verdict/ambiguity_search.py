@@ -1,11 +1,11 @@
-"""Finds the outputs that depend on an ambiguity, something unknown about the author's intention or about an
-instruction; `ambiguities` defines the kinds of ambiguities.
+"""Finds the outputs that depend on an ambiguity, which is something unknown about the author's intention or about an
+instruction. `ambiguities` defines the kinds of ambiguities.
 
-The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to
-search. This module puts a mark (an extra bit in dependence sets) on each operation and each instruction whose match is
-uncertain, evaluates both programs once more, and adds the ambiguities whose marks reach an output. It also checks for
-each write that some carrier (an operation that holds the operand's value from before the write) is found again in the
-schedule. An output that is already stale for a write gets no ambiguity about this write, because it cannot get worse.
+The evaluation of the program marks some kinds already, and `blame` finds outputs with too many wrong operations to search.
+This module puts a mark (an extra bit in dependence sets) on each operation and each instruction whose match is uncertain. It
+evaluates both programs once more, and adds the ambiguities whose marks spread to an output. It also checks for each write
+that some carrier (an operation that holds the operand's value from before the write) is found again in the schedule. An
+output that is already stale for a write gets no ambiguity about this write, because it cannot get worse.
 """
 
 from collections import defaultdict
@@ -91,7 +91,7 @@ class AmbiguitySearch:
 
     @property
     def outputs(self) -> Mapping[str, OutputVerdict]:
-        """Maps the name of each output to its verdict before any ambiguity is considered."""
+        """Returns the verdict on each output, by the output's name, before any ambiguity is considered."""
         return self.blamed.outputs
 
     def _find_mixed(self) -> Iterator[tuple[str, set[Ambiguity]]]:

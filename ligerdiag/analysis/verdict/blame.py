@@ -4,15 +4,14 @@ An output can be wrong although it depends on the same hidden writes in the prog
 dependence sets agree). This module makes outputs worse, never better, for two reasons:
 
 - The output depends on a value that XLA merged with another version of it (`merged_values`).
-- An operation upstream is the author's own and one of its edges is wrong (`compared_edges`): an output that mixes
-  several values can depend on all the right writes and still have one wrong part. The output gets the operation's
-  verdict. This does not apply to three kinds of writes: those of a kernel that could not be followed, those whose loop
-  nesting differs, and those that a call which the program lacks may have performed for this output
-  (`_find_elsewhere`).
+- An operation upstream is the author's own and one of its edges is wrong (`compared_edges`): an output that mixes several
+  values can depend on all the right writes and still have one wrong part. The output gets the operation's verdict. This does
+  not apply to three kinds of writes: writes of a kernel that could not be followed; writes whose loop nesting differs; and
+  writes that may have been performed for this output by a call that the program lacks (`_find_elsewhere`).
 
-A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent
-output on the lucky reads in its set. If there are too many wrong operations to find out which of them an output depends
-on, the output is entered in `Blamed.unsearched` with the writes in question, and an ambiguity makes it unknown.
+A wrong output is blamed on the reads from which it is computed and at which operations start to be wrong; a latent output on
+the lucky reads in its set. There may be too many wrong operations to find out which of them an output depends on. Then
+`Blamed.unsearched` has the output with the writes in question, and an ambiguity makes the output unknown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,7 +52,7 @@ class ReadFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of these outputs: stale, clobbered or latent."""
+        """Returns the verdict on the outputs that are wrong or latent because of this read: stale, clobbered or latent."""
         return Verdict.LATENT if self.wrong is None else self.wrong.verdict
 
 
@@ -77,8 +76,8 @@ class Blamed:
     """
 
     def drop(self, is_dropped: Callable[[str, Cause], bool]) -> "Blamed":
-        """Returns a copy without those causes of the outputs' verdicts for which `is_dropped` returns True, and without
-        the outputs' part in reads for which nothing is left to explain.
+        """Returns a copy without the causes for which `is_dropped` is true. A read is no longer blamed for an output that
+        has lost all causes which the read explained.
 
         is_dropped: takes the name of an output, and one of its causes.
         """
@@ -107,8 +106,8 @@ class BlameSearch:
     provenance: OperandProvenance
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Returns the verdicts, made worse for outputs that depend on merged values or on a wrong operation, and the
-        reads that make outputs wrong.
+        """Returns the verdicts and the reads that make outputs wrong. The verdict on an output is worse than before if the
+        output depends on merged values or on a wrong operation.
         """
         outputs, mixed = blame_merged_values(outputs, self.pair, self.comparison, self.evaluator)
         own = find_authored_occurrences(self.differing, self.provenance.is_authored)
@@ -284,7 +283,7 @@ class BlameSearch:
 
 
 def find_latent(pair: EvaluatedPair, outputs: Mapping[str, OutputVerdict]) -> tuple[ReadFinding, ...]:
-    """Returns the lucky reads on which latent outputs depend."""
+    """Returns the lucky reads (right only by this schedule's order) on which latent outputs depend."""
     reached: dict[LuckyRead, list[str]] = {}
     for name, output in outputs.items():
         for cause in output.causes:

@@ -6,12 +6,12 @@ only one of the two dependence sets that are compared; the responsible kernel is
 Example: an optimizer overwrites a weight too early. It computed the new weight from a gradient, and the gradient from
 the result that the loss kernel left in the logits; the reader of the weight never reads the logits.
 
-Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the
-value's own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some
-writes, only these writes count for the operation; if they are wrong about none, the operation stays wrong about all of
-its writes. A write is responsible for an output if the output's direct sets are wrong about it, or if a read that is
-still wrong about the write reaches the output. An output with responsible writes keeps only these; an output without
-any keeps all. So this step makes no output right.
+Both programs are evaluated once more with *direct* dependence sets, which contain only the kernels that wrote the value's
+own bytes (see `evaluation.labels`), and compared again. If the direct sets of an operation are wrong about some writes, only
+these writes count for the operation. If they are wrong about none, the operation stays wrong about all of its writes. A
+write is responsible for an output if the output's direct sets are wrong about it, or if a read that is still wrong about the
+write reaches the output. An output with responsible writes keeps only these; an output without any keeps all. So this step
+makes no output right.
 """
 
 from collections import defaultdict
@@ -32,8 +32,8 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes the operation or the output reads wrongly: it
-    misses the write, or sees a write that it should not see.
+    """For each operation and each output, the hidden writes whose bytes it reads wrongly. It misses such a write although it
+    should see it, or sees it although it should not.
     """
 
     operations: Mapping[_Place, Errors]
@@ -73,8 +73,8 @@ class DirectErrors:
 
 
 def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, OutputVerdict]) -> bool:
-    """Returns whether some operation or output is wrong about several writes, one of which may then be a bystander (a write
-    whose bytes every reader reads correctly).
+    """Returns whether some operation or output is wrong about several writes. One of the writes may then be a bystander (a
+    write whose bytes every reader reads correctly).
     """
     wrong = _join(differing).values()
     is_wrong_about_several = any(errors.both.bit_count() > 1 for errors in wrong)

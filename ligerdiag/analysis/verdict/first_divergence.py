@@ -36,8 +36,8 @@ class WrongRead:
     operand: int | None
     """Number of the reader's operand through which it gets the wrong value; None if unknown."""
     rank: int
-    """0 if this is the first operation that the reader computes and that is wrong about this write, 1 for the second,
-    and so on. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.
+    """The position of this operation among the operations that the reader computes and that are wrong about this write, from
+    0. One more for an operation that is wrong only about earlier iterations. Reads of rank 0 are blamed first.
     """
 
 
@@ -49,8 +49,8 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the readers at which operations start to be wrong, in program order of the writes; readers of operations
-    that are wrong only about earlier iterations come last.
+    """Returns the first instructions that read a wrong value, that is, the places where operations begin to be wrong. They
+    are in program order of the writes; readers of operations that are wrong only about earlier iterations come last.
 
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.
@@ -108,8 +108,8 @@ def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> L
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Returns the key by which tag paths sort into program order; the operations of a called computation come before
-    the call itself.
+    """Returns a key that sorts tag paths (an operation's number, after those of the calls around it) into program order. The
+    operations of a called computation come before the call itself.
     """
     return (*path, inf)
 
@@ -148,11 +148,11 @@ class _Upstream:
 
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
-    """Returns the number of the operand through which the reader gets the contents from before the write, and the place
-    of that value: SAME_BYTES if it is in one of `slices`, otherwise COPY.
+    """Returns (number of the operand through which the reader gets the contents from before the write, place of these
+    contents). The place is SAME_BYTES if they are in one of `slices`, otherwise COPY.
 
-    If no operand holds these contents, the result is (None, RECOMPUTED): the reader computes them again. slices:
-    numbers of the memory slices that the write overwrites.
+    If no operand has these contents, returns (None, RECOMPUTED), because the reader computes them again. slices: numbers of
+    the memory slices that the write overwrites.
     """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]

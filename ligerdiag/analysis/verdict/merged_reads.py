@@ -2,12 +2,12 @@
 
 The instruction that is left has the name and the source line of one of the two. If both mean the same version of an
 overwritten value, that does no harm. If they do not, one of them is wrong, and it need not be the one whose line the
-instruction has: in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the kernel.
-Then `old**2` is the wrong reader, although the schedule names only `new**2`.
+instruction has. For example, in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the
+kernel. Then `old**2` is the wrong reader, although the schedule names only `new**2`.
 
-From the operation at which the schedule is seen to be wrong, the search goes upstream in the program: through
-operations that the schedule lacks, and through operations whose twin (one value to XLA) computes another version than
-they mean. The first of the latter in program order is the wrong reader.
+From the operation at which the schedule is seen to be wrong, the search goes upstream in the program. It passes through
+operations that the schedule lacks, and through operations whose twin (one value to XLA) computes another version than they
+mean. The first of the latter in program order is the wrong reader.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,9 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version because one instruction computes it and an operation of another version."""
+    """An operation that gets the wrong version of a value: one instruction computes both this operation and another one,
+    which means another version.
+    """
 
     operation: HloInstruction
     """The operation, in the program as written."""
@@ -52,9 +54,9 @@ def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRea
 
 
 def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
-    """Returns the merged operation that makes an output wrong although no operation that is left in the schedule reads a
-    wrong version; None if there is none, or if the output is not an operation's result. write: index of the hidden
-    write. output: number of the output.
+    """Returns the merged operation that makes an output wrong, if no operation in the schedule reads a wrong version.
+    Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the hidden write.
+    output: number of the output.
     """
     root = pair.program.entry.root
     values = root.operands if root.opcode == "tuple" else (root,)

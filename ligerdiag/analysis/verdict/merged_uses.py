@@ -27,15 +27,15 @@ _TRANSPARENT = having(Trait.SAME_ELEMENTS, Trait.FORWARDS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedUses:
-    """Finds out for which of several merged operations the instructions of one schedule are used."""
+    """Finds the merged operations for which each instruction of one schedule is used."""
 
     provenance: OperandProvenance
     comparison: Comparison
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Returns the instructions that are still wrong if only the operations for which they are used count. A hidden
-        write is removed from an instruction if the instruction is right about it for each of these operations. An
-        instruction without hidden writes is left out.
+        """Returns the instructions that are wrong for an operation for which the schedule uses them. A hidden write is
+        removed from an instruction if the instruction is right about the write for each of these operations. An instruction
+        without hidden writes is left out.
         """
         return tuple([one for one in map(self._refine, differing) if one.errors])
 

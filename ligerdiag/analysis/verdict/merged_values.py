@@ -1,12 +1,12 @@
-"""Finds the consumers that may get one value for another because XLA merged the two, although a kernel overwrites one
-of them, and the outputs that such a consumer makes wrong.
+"""Finds the consumers that may get one value in place of another, because XLA merged the two although a kernel overwrites
+one of them. Also finds the outputs that such a consumer makes wrong.
 
 There are four such consumers:
 
 - A kernel call whose operands are, for XLA, those of an earlier call that sees another version: XLA merges the two
   calls. Every value computed from the later call's result is stale.
 - A choice between merged values, such as `max(a, b)` or `where(c, a, b)`, which XLA replaces by one of them.
-- A loop or a conditional in which merged values meet: it may return one of them for the other.
+- A loop or a conditional with merged values: it may return one of them in place of the other.
 - A loop that starts several elements of its state from one value, if XLA keeps these elements in one place in memory.
 
 An output that depends on one of the last three is clobbered if it sees the write, and stale otherwise.
@@ -33,15 +33,15 @@ which the operation chooses for one value.
 
 @dataclass(frozen=True, slots=True)
 class MergedEdge:
-    """An edge whose consumer may get any of several values that XLA merged and that are different versions."""
+    """An edge whose consumer may get one of several values that XLA merged, although they are different versions."""
 
     consumer: TagPath
     """Tag path of a kernel call or a choice, or the name of a leaf (`name_leaf`) of a loop's or conditional's result."""
     writes: Labels
     """The hidden writes, as bits, that some of the merged values should see and others should not."""
     instruction: str = ""
-    """Name of the scheduled loop or conditional that returns one merged value for another in some case; empty for any
-    other consumer.
+    """Name of the scheduled loop or conditional that may return one merged value in place of another; empty for any other
+    consumer.
     """
     verdict: Verdict | None = None
     """The verdict on outputs that depend on the consumer: STALE for a call; UNKNOWN if it is unknown whether a loop or
@@ -53,8 +53,8 @@ class MergedEdge:
 def blame_merged_values(
     outputs: Mapping[str, OutputVerdict], pair: EvaluatedPair, comparison: Comparison, evaluator: Evaluator
 ) -> tuple[dict[str, OutputVerdict], Mapping[str, tuple[MergedEdge, ...]]]:
-    """Returns the verdicts, made worse for outputs that depend on a consumer of merged values, and for each output the
-    loops and conditionals among these consumers.
+    """Returns (verdicts, loops and conditionals for each output). A verdict becomes worse if the output depends on a
+    consumer of merged values, and the loops and conditionals are those among these consumers.
     """
     space = comparison.space
     merged = list(_find_merged(pair, comparison, evaluator))

@@ -5,10 +5,10 @@ SliceSinker turns `x[:8] * y[:8]` and `x[8:] * y[8:]` into slices of `x * y`. Al
 of the one whose result was the first factor or term, name and tag included. It is not this operation: it depends on `y`
 as well, about which the author's slice of `x` says nothing.
 
-The structure shows the move. The instruction is computed from an operation, the product, that in the program is computed
-from the author's slice; this product reads `x`, the operand of the author's slice, and no slice with the tag. An
-instruction whose operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled: the
-product of the previous iteration reads the slice of the previous iteration, which has the same tag.
+The structure shows the move. The instruction is computed from an operation, the product, which the program computes from the
+author's slice. This product reads `x`, the operand of the author's slice, and no slice with the tag. An instruction whose
+operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled. There, the product of
+the previous iteration reads the slice of the previous iteration, which has the same tag.
 
 The move takes no read away. What the product reads of `x` is the version that the slice of `x` delivers, and so
 `list_reads` returns it for the comparison with the version that the author means.
@@ -41,8 +41,8 @@ type Read = tuple[HloInstruction, HloInstruction]
 
 @dataclass(frozen=True, eq=False)
 class MovedOperations:
-    """Finds instructions of the schedule that have the name and the tag of an operation and compute another value,
-    because XLA has moved the operation behind its users.
+    """Finds instructions that have the name and the tag of an operation but compute another value, because XLA has moved the
+    operation behind its users.
     """
 
     intended: Intended
@@ -52,8 +52,8 @@ class MovedOperations:
     )
 
     def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind an
-        operation that is computed from it in the program.
+        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind one of its
+        users: an operation that is computed from it in the program.
         """
         return bool(self.list_reads(path, instruction))
 
@@ -67,9 +67,9 @@ class MovedOperations:
         return self._found[key]
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
-        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved, or behind
-        several operations.
+        """Returns the tag paths of the operations of the program that a moved operation may compute now. These are its users
+        with the opcode behind which XLA has moved it. Returns () if the operation is not moved, or is moved behind several
+        operations.
         """
         reads = self.list_reads(path, instruction)
         if not reads:
@@ -80,8 +80,8 @@ class MovedOperations:
         return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
-        """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`
-        in its place.
+        """Returns whether XLA may move the operation at `path` behind its users. The users then read the operation `operand`
+        instead.
         """
         found = self.intended.tagged.get(path)
         return found is not None and found.opcode in _MOVABLE and operand in found.operands

@@ -1,14 +1,14 @@
 """Finds out which operation of the program computes each operand of an optimized instruction, and on which hidden
 writes the operand depends (its dependence set).
 
-The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag
-(the number that ligerdiag gave each operation before the compile): looking through bitcasts and get-tuple-elements, the
-operand, or the value that a fusion gets for it, carries the tag of the intended operation. There are exceptions:
+The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag, the
+number that ligerdiag gave each operation before the compile. The operand, or the value that a fusion gets for it, must have
+the tag of the intended operation; bitcasts and get-tuple-elements in between do not count. There are exceptions:
 
-- XLA merges operations with the same value (twins, see `provenance.value_numbers`), and merges an operation with another
-  one that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised.
-  An operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier,
-  because XLA may name a collective after a barrier across which it moved the value.
+- XLA merges operations with the same value (twins, see `provenance.value_numbers`), and merges an operation with another one
+  that only reshapes its result or takes one of a kernel's results: an operand with the tag of either is recognised. An
+  operand with the tag of one of the author's barriers is recognised as a value that goes through the barrier. XLA may name a
+  collective after a barrier across which it moved the value.
 - An element of a loop's state has no tag: if the program and the schedule both have one as the same operand of the
   operation, they count as the same.
 - An argument of the program needs no tag: XLA merges it with nothing.
@@ -75,8 +75,8 @@ class OperandProvenance:
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand of the instruction, the tag path of the program's operation that it is and its
-        dependence set; `UNSEEN` if neither is known.
+        """Returns, for each operand of the instruction, its dependence set and the tag path of the program's operation that
+        computes it; `UNSEEN` if neither is known.
 
         path: tag path of the operation that the instruction computes.
         """
@@ -98,8 +98,8 @@ class OperandProvenance:
                 yield one
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether at least one operand of the instruction depends on a hidden write, and each operand that does
-        comes from the intended operation.
+        """Returns whether at least one operand of the instruction depends on a hidden write, and all operands that depend on
+        one come from the intended operations.
         """
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):
@@ -120,8 +120,8 @@ class OperandProvenance:
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns each order of the operation's intended operands into which XLA may have brought them, judged by the
-        recognised operands; an empty list if the operands cannot be distinguished.
+        """Returns the orders in which XLA may have put the operation's intended operands, judged by the recognised operands;
+        an empty list if the operands cannot be distinguished.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -137,8 +137,8 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
-        of `edge` (the same value to XLA), or a factor or a term of it.
+        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended. It may if it is a
+        twin of `edge` (the same value to XLA), or a factor or a term of `edge`.
         """
         if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
@@ -173,12 +173,12 @@ class OperandProvenance:
 
     @cached_property
     def moved(self) -> MovedOperations:
-        """The operations that XLA has moved behind their users."""
+        """Returns the operations that XLA has moved behind their users."""
         return MovedOperations(self.intended, self.evaluator)
 
     @cached_property
     def twins(self) -> Twins:
-        """The program's operations that are one value to XLA."""
+        """Returns the program's operations that are one value to XLA."""
         return find_twins(self.evaluator.program)
 
     @cached_property

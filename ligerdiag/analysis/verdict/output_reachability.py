@@ -1,12 +1,11 @@
 """Finds the outputs that depend on wrong operations, both in the program and in the schedule.
 
-An operation is *wrong* about a hidden write if the instruction that computes it in the schedule misses that write, or
-sees it and should not (it is stale or clobbered, see `comparison`). Not every output that uses the instruction is wrong
-then: XLA may have merged several operations into this instruction, and the output may need it for another of these
-operations. So an output counts as dependent on the wrong operation only if it depends on the operation in the program
-and on the instruction in the schedule. To find out, a mark (an extra bit in dependence sets that spreads to all values
-computed from the marked one) is put on each of the two, both programs are evaluated again, and the outputs that have
-both marks are taken.
+An operation is *wrong* about a hidden write if the instruction that computes it in the schedule misses that write, or sees
+it and should not (it is stale or clobbered, see `comparison`). Not every output that uses the instruction is wrong then: XLA
+may have merged several operations into this instruction, and the output may need it for another of these operations. So an
+output counts as dependent on the wrong operation only if it depends on the operation in the program and on the instruction
+in the schedule. To find out, each of the two gets a mark: an extra bit in dependence sets that spreads to all values
+computed from the marked one. Both programs are evaluated again, and the outputs that have both marks are taken.
 
 Merged operations and the kernel's own write need special rules:
 
@@ -17,15 +16,15 @@ Merged operations and the kernel's own write need special rules:
   contents. If the instruction runs after the last call of the kernel, its mark ends nowhere; then one mark is enough
   for all writes about which the operation is wrong.
 - If an instruction that runs after the last call of the kernel is right for a twin, the operation's mark ends at the
-  kernel's write in the program: the kernel cannot have read the late instruction, so an output that depends on the
-  operation only through the kernel is not affected.
+  kernel's write in the program. The kernel cannot have read the late instruction, so an output that depends on the operation
+  only through the kernel is not affected.
 
-A *question* is the pair of marks for one wrong operation. Sets of many marks are large, so one evaluation has at most
-MARKS questions. If there are more wrong operations, several with the same cause (hidden write and verdict) share a
-question; one operation on which the output depends is enough for the cause. An output without both marks depends on
-none of the operations in the question. An output with both may have got them from two different operations; then the
-first such question of each output and cause is split and asked again, until a single operation or none is left.
-Questions that remain after ROUNDS such evaluations stay open (`Reached.open`), and `blame` makes the outputs unknown.
+A *question* is the pair of marks for one wrong operation. Sets of many marks are large, so one evaluation has at most MARKS
+questions. If there are more wrong operations, several with the same cause (hidden write and verdict) share a question; one
+operation on which the output depends is enough for the cause. An output without both marks depends on none of the operations
+in the question. An output with both marks may have got them from two different operations. Then the first such question of
+each output and cause is split and asked again, until a single operation or none is left. Questions that remain after ROUNDS
+such evaluations stay open (`Reached.open`), and `blame` makes the outputs unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,19 +45,19 @@ from ligerdiag.hlo.module import TagPath
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TwinJudge:
-    """Decides whether the instruction that computes a wrong operation is right or wrong for the operation's twins, the
-    other operations that XLA computes by the same instruction.
+    """Decides about the twins of a wrong operation, the other operations that XLA computes by the same instruction: the
+    instruction may be right for them.
     """
 
     provenance: OperandProvenance
     comparison: Comparison
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value, wrong for the operation at `path`, is right for a twin of this
+        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of this
         operation. write: index of the hidden write about which it is wrong.
 
-        A twin is another operation that is the same value to XLA, or a slice of the same elements that the program
-        takes after the kernel's call and that should hold the kernel's result.
+        A twin is another operation that is the same value to XLA, or a slice of the same elements after the kernel's call,
+        which should hold the kernel's result.
         """
         if self._is_taken_again(write, occurrence):
             return True
@@ -95,7 +94,7 @@ NO_KERNEL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """The causes and the reads on which each output depends, in the order of the outputs."""
+    """The causes and the reads on which each output depends, output by output."""
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]

@@ -14,16 +14,16 @@ were copied, or computes the value again (see `def_use`). It is
 The first of these statements that applies to a hidden write and an instruction decides its verdict:
 
 - If a read makes an output stale, clobbered or latent (see `blame`), the read has the same verdict.
-- If an output is wrong for this write and no such read is known, as when XLA merged two calls, the output's verdict
-  goes to the first operation in program order whose dependence set is wrong and from which the output is computed.
+- If an output is wrong for this write and no such read is known, as when XLA merged two calls, an operation gets the
+  output's verdict. It is the first operation in program order whose dependence set is wrong and from which the output is
+  computed.
 - If the read races with the kernel, if the kernel's code could not be followed, or if there is no program as written,
   the read is unknown; so is a read from which an output is computed that is unknown for this write.
 - For an operation of the author, the intended set gives the version that is meant, and the operand's bytes give the
   version that is read. If the two differ and no output is blamed on the read, it is wrong if its outputs are wrong for
   this write, otherwise unknown.
-- For an instruction that the compiler made, the author means no version: it is right if all outputs computed from it
-  are right for this write, wrong if everything that uses its result is a wrong reader or a wrong output, otherwise
-  unknown.
+- For an instruction that the compiler made, the author means no version. It is right if all outputs computed from it are
+  right for this write, wrong if everything that uses its result is a wrong reader or a wrong output, otherwise unknown.
 
 If an instruction reads the value in several ways, the worst of these verdicts counts.
 """
@@ -78,8 +78,8 @@ class BlamedReads:
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Yields the reads that are blamed for this hidden write; a step (a scheduled instruction) may appear several
-        times.
+        """Yields the reads that are blamed for an output that is wrong, or right by luck, with respect to this hidden write.
+        An instruction may appear several times.
         """
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
@@ -149,8 +149,7 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """Returns one verdict for each pair of a hidden write that the schedule performs and an instruction that reads the
-    value which this write overwrites.
+    """Returns a verdict for each hidden write in the schedule and each instruction that reads the overwritten value.
 
     The verdicts come write by write in program order; for each write, blamed reads come first.
     """

@@ -1,23 +1,23 @@
 """Judges a schedule without the program as written, and finds the entry parameters from which its values are computed.
 
-Without the program, the author's order and the version that each reader should see are unknown. An output is fresh only
-if it depends neither on a hidden write nor on any entry parameter from which the overwritten value was computed: then
-the output contains nothing of that value, whether overwritten, copied or recomputed. A kernel's result is never taken
-to be free of the value that the kernel overwrites, because XLA may have merged two calls of which the second should see
-the first one's write. Every other output is unknown. If the overwritten value is computed from no parameter, the
-program may recompute it anywhere, and all outputs are unknown. An output is unknown if a read on which it depends races
-with a kernel (see `races`). Without a schedule every output is unknown as soon as there is a hidden write.
+Without the program, the author's order and the version that each reader should see are unknown. An output is fresh only if
+it depends neither on a hidden write nor on any entry parameter from which the overwritten value was computed. Then the
+output contains nothing of that value, whether overwritten, copied or recomputed. A kernel's result is never taken to be free
+of the value that the kernel overwrites, because XLA may have merged two calls of which the second should see the first one's
+write. Every other output is unknown. If the overwritten value is computed from no parameter, the program may recompute it
+anywhere, and all outputs are unknown. An output is unknown if a read on which it depends races with a kernel (see `races`).
+Without a schedule every output is unknown as soon as there is a hidden write.
 
 A backward slice finds the entry parameters from which a value is computed, element by element for tuples. It looks
 through operations that only pass a value on (see `hlo.dataflow`): into fusions, calls, branches and loops, and out to
 all callers. It includes a conditional's predicate and a loop's condition, and all operands of any other operation. A
 kernel that overwrites a value adds everything that it reads.
 
-Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel.
-If the buffer assignment puts an entry parameter into another parameter's allocation, a reader of one gets the other:
-every output that depends on such a parameter is unknown, and so is every output that is returned in the buffer of such
-a parameter. A compile for a GPU that the machine does not have never shows this. A compile for the machine's own GPU
-omits copies that it needs if one computed value of one element is returned instead of three or more donated arguments,
+Donated arguments that XLA mixes up (https://github.com/jax-ml/jax/issues/39625) make outputs wrong without any kernel. If
+the buffer assignment puts an entry parameter into another parameter's allocation, a reader of one gets the other. Every
+output that depends on such a parameter is unknown, and so is every output that is returned in the buffer of such a
+parameter. A compile for a GPU that the machine does not have never shows this. A compile for the machine's own GPU omits
+copies that it needs in one case: one computed value of one element is returned in place of three or more donated arguments,
 two of which are also returned unchanged. Seen on an H200 with jaxlib 0.11.2: `tests/analysis/programs/donated.py`.
 """
 
@@ -171,8 +171,8 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Returns the verdict on each output if only the schedule is known: unknown, with a cause for each hidden write on
-    which the output may depend; fresh if there is no such write.
+    """Returns the verdict on each output if only the schedule is known. An output is unknown, with a cause for each hidden
+    write on which it may depend, or fresh if there is no such write.
     """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:

@@ -6,8 +6,8 @@ and in others.
 - `Comparison.compare` compares the two dependence sets of each output, which say on which hidden writes it depends in
   the program and in the schedule. The result is stale, clobbered, unknown, latent or fresh.
 - `compared_edges.find_wrong_operations` compares the edges of operations and operands in the same way, also where XLA has
-  moved a slice or a collective behind its users (`moved_operations`); `merged_uses` removes the writes about which an
-  instruction is right for each of the merged operations for which it is used, and `bystanders` those whose bytes an
+  moved a slice or a collective behind its users (`moved_operations`). `merged_uses` removes the writes about which an
+  instruction is right for each of the merged operations for which it is used. `bystanders` removes the writes whose bytes an
   operation does not read wrongly (`DirectErrors.refine`).
 - `blame` makes outputs worse that depend on a wrong operation or on merged values although their own sets agree, and
   names the reads at which the outputs start to be wrong.
@@ -32,8 +32,8 @@ them makes an output right:
 `reads` judges every read of an overwritten value, and uses the verdicts of `judge` for it, so that no read contradicts
 the output that it makes wrong.
 
-An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever
-else the write does to it; the verdict on the output for another write stays.
+An output is unknown for a hidden write if it depends on an ambiguity about that write (see `ambiguities`), whatever else the
+write does to it. The verdict on the output for another write stays.
 
 Dependence sets describe only hidden writes, and presuppose that every kernel call produces its results. If the program
 always makes a call and the schedule may skip it, an output that depends on the call's results is unknown, or stale if
@@ -61,8 +61,8 @@ from ligerdiag.model.schedule_view import Place, ReadKind
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Returns a copy of the verdicts in which each output that depends on an ambiguity (an unknown fact about a hidden
-    write) is unknown for that write, and no longer blamed on a read.
+    """Returns a copy of the verdicts with the ambiguities applied. An output that depends on an ambiguity (an unknown fact
+    about a hidden write) is unknown for that write, and no read is blamed for it.
 
     order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
     unknown.
@@ -78,11 +78,11 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Returns copies of the verdicts and the ambiguities, without the hidden writes of which an output only uses rows
-    that the kernel does not write; the output can get better.
+    """Returns copies of the verdicts and the ambiguities without some hidden writes: those that change only rows which the
+    output does not use. The verdict on the output can get better.
 
-    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand:
-    correct numbers do not contradict such a verdict, because the rows that are read may be untouched.
+    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Right
+    numbers do not contradict such a verdict, because the kernel may not write the rows that are read.
     """
     written, unused = evaluator.find_disjoint_rows()
     decided = frozenset(
@@ -120,7 +120,7 @@ class Verdicts:
     right.
     """
     merged: frozenset[int] = frozenset()
-    """Indices of the hidden writes of calls that XLA merged with others: of those that are gone, and of those that
+    """Indices of the hidden writes of calls that XLA merged with others, both of the calls that are gone and of those that
     remain.
     """
     gone: frozenset[int] = frozenset()
@@ -128,21 +128,21 @@ class Verdicts:
 
     @property
     def stale(self) -> tuple[ReadFinding, ...]:
-        """The reads that make outputs stale."""
+        """Returns the reads that make outputs stale."""
         return self.list_reads(Verdict.STALE)
 
     @property
     def clobbered(self) -> tuple[ReadFinding, ...]:
-        """The reads that make outputs clobbered."""
+        """Returns the reads that make outputs clobbered."""
         return self.list_reads(Verdict.CLOBBERED)
 
     @property
     def latent(self) -> tuple[ReadFinding, ...]:
-        """The reads that make outputs latent."""
+        """Returns the reads that make outputs latent."""
         return self.list_reads(Verdict.LATENT)
 
     def list_reads(self, verdict: Verdict) -> tuple[ReadFinding, ...]:
-        """Returns the reads that make outputs stale, clobbered or latent."""
+        """Returns the reads that make outputs have the verdict `verdict`: stale, clobbered or latent."""
         return tuple([read for read in self.reads if read.verdict is verdict])
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
@@ -155,8 +155,8 @@ class Verdicts:
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals from which one of these outputs may get the wrong one of
-        several values that XLA merged.
+        """Returns the names of the loops and conditionals that may pass the wrong one of several merged values to one of
+        these outputs.
         """
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
@@ -165,8 +165,8 @@ class Verdicts:
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the output misses at least one write, and the schedule performs none of the writes that it
-        misses, not even as part of a merged call.
+        """Returns whether the output misses at least one write, and the schedule has none of the missed writes, also not as
+        part of a merged call.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
@@ -176,7 +176,7 @@ class Verdicts:
 
 
 class ReadCause(StrEnum):
-    """The statement in the docstring of `verdict.reads` that decides the verdict on a read."""
+    """The statement in the docstring of `verdict.reads` that decided the verdict on a read."""
 
     BLAMED = "blamed"
     """An output is wrong, or right by luck, because of the read."""
@@ -197,7 +197,7 @@ class ReadCause(StrEnum):
 
     @property
     def is_of_outputs(self) -> bool:
-        """Returns whether the verdict on the read was derived from an output that is wrong, or right by luck: true for
+        """Returns whether the verdict on the read follows from an output that is wrong, or right only by luck. True for
         BLAMED and DIVERGES_FIRST.
         """
         return self in (ReadCause.BLAMED, ReadCause.DIVERGES_FIRST)
@@ -278,15 +278,15 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
 
 
 def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are unknown, or keep a verdict
-    that is worse than unknown.
+    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are unknown. An output whose verdict is
+    worse than unknown keeps it.
     """
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are clobbered, or stale if they
-    were stale: they depend on bytes into which XLA has written another value.
+    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are clobbered, because they depend on
+    bytes that XLA has overwritten with another value. A stale output stays stale.
     """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
@@ -296,8 +296,8 @@ def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> 
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these names have at least this verdict; a worse one
-    stays.
+    """Returns a copy of the verdicts in which the outputs with these names have the verdict `verdict`. An output whose
+    verdict is worse keeps it.
     """
     outputs = {
         name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
@@ -315,8 +315,8 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Returns a copy of the verdicts in which outputs that depend on the result of a call are stale if the schedule
-    never makes the call, and unknown if it makes the call only under a condition that the program lacks.
+    """Returns a copy of the verdicts, changed for outputs that depend on the result of a call. They are stale if the
+    schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):

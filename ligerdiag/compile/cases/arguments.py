@@ -23,8 +23,8 @@ from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for a nested one, `0` for
-    the first of a tuple, `output` for a single array.
+    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for {"grads": {"w": ...}}, `0`
+    for the first array of a tuple, `output` for a single array.
     """
     return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
@@ -62,7 +62,7 @@ def _name_key(key: Any) -> str:
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Returns the names, with a number added to each that occurs several times: `x#1`, `x#2`."""
+    """Returns the names; a number is added to each name that occurs several times: `x#1`, `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:
@@ -213,8 +213,8 @@ def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
     in `draw_arguments`.
 
     alike: how many earlier arguments have the same `Draw` and the same number of elements. A `Draw` without a seed gets
-    `alike` as its seed, so that no two arguments are equal: otherwise the replay could not tell which of the two an output
-    reads.
+    `alike` as its seed, so that no two arguments are equal. With equal arguments, the replay could not tell which of the two
+    an output reads.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
@@ -282,7 +282,9 @@ def _make_key_dtype(implementation: str) -> Any:
 
 
 def compute_words(array: Any) -> tuple[int, ...]:
-    """Returns the shape of the u32 data of each typed random key in the array; () for an array of numbers."""
+    """Returns the shape of the u32 data of a typed random key, if the array has such keys, for example (2,); otherwise
+    ().
+    """
     if not is_key(str(array.dtype)):
         return ()
     library: Any = jax

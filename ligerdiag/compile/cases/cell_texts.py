@@ -1,9 +1,9 @@
 """Finds the source of code that no file holds (a notebook's cell, `python -c`, a prompt), and keeps it for the report.
 
 The text is taken in the caller's process, while the function is pickled: only Python's `linecache` there knows it. It is
-written beside the function file, in which the pickled function goes to a worker (see `live_functions`). The folder of
-the texts is one of the report's source roots, the folders below which ligerdiag may read the user's source, so every
-process that reads source lines finds the text (`source_text.find_kept_text`).
+written beside the function file, in which the pickled function goes to a worker (see `live_functions`). The folder of the
+texts is one of the report's source roots, below which ligerdiag may read the user's source. So every process that reads
+source lines finds the text (`source_text.find_kept_text`).
 
 Several pieces of code may have the file name `<string>`. So a text counts as the source of a piece of code only if compiling
 the text makes the same code.
@@ -54,8 +54,8 @@ def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
 
 
 def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
-    """Writes the texts into a folder beside the function file at `path`, the file in which a live function goes to a
-    worker; leaves out empty texts, and those beyond `MAX_TEXTS` and `MAX_BYTES`. Raises InputError if it cannot write.
+    """Writes the texts into a folder beside `path`, the function file, in which a live function is sent to a worker. Leaves
+    out empty texts, and texts beyond `MAX_TEXTS` and `MAX_BYTES`. Raises InputError if it cannot write.
 
     texts: name of the code's file, such as `<string>`, to its source.
     """

@@ -3,11 +3,11 @@
 Programs choose their kernels by `jax.default_backend()` and `jax.devices()`. A worker has only a CPU; if JAX reported
 that, a program would take its branch for CPUs, whose schedule says nothing about the kernel.
 
-While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's
-mesh with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one
-device of the target. A module may keep that answer, so a worker in which a module has asked for devices serves that
-target only (UsedWorkerError). While the cases of a file are listed there is no target; the platform is `gpu`
-nevertheless, and a module that asks for more than the platform is imported again, in a new worker, for each target.
+While a case is traced, JAX's public functions answer as on the target: platform `gpu`, and the devices of the case's mesh
+with their kind and compute capability. While a module is imported the mesh is unknown, so they answer with one device of the
+target. A module may keep that answer, so a worker in which a module has asked for devices serves that target only
+(UsedWorkerError). While the cases of a file are listed there is no target, but the platform is `gpu`. A module that asks for
+more than the platform is imported again, in a new worker, for each target.
 
 A program that asks explicitly for the CPU's devices gets them, because the reference functions of cases, the functions
 that draw arguments, and replays run on the CPU.

@@ -83,7 +83,7 @@ def _find_other_gpu(targets: Sequence[str]) -> str:
 
 
 def name_class(value: Any) -> str:
-    """Returns the name of a value's class if that is one of JAX's; else an empty text."""
+    """Returns the name of a value's class if JAX defines the class; otherwise an empty text."""
     kind = cast("type[Any]", type(value))
     return kind.__name__ if kind.__module__.startswith("jax.") else ""
 

@@ -62,8 +62,8 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value, as in
-    `Pickled`: `files` of the project that define them, `texts` of those that no file holds, and `classes`.
+    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value: `files` of
+    the project that define them, `texts` of objects that no file defines, and `classes` (see `Pickled`).
 
     by_value: names of the modules that a worker cannot import.
     """
@@ -78,7 +78,9 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to pickle an object; pickle calls this method for each object that is not of a basic Python type."""
+        """Returns how to pickle an object. The pickle module calls this method for each object that is not of a basic Python
+        type.
+        """
         match _name_class(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
@@ -213,14 +215,16 @@ def pickle_live(
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns, for those of the classes that are pytree nodes, how another process registers them."""
+    """Returns a record for each of the classes that is a pytree node. Another process can register the class with the
+    record.
+    """
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles with ids of classes that depend only on the content: cloudpickle gives each class that it
-    pickles by value a random id, and equal functions are to have equal pickles.
+    """Returns the pickles with new ids of the classes that were pickled by value: each new id depends only on the class's
+    content. Cloudpickle gives these classes random ids, so equal functions would have different pickles.
 
     data: the pickles of one function file, joined. classes: those that were pickled by value in them.
     """

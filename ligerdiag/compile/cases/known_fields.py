@@ -1,9 +1,9 @@
 """Builds XLA's topology of a described target, without those fields of the description that this XLA does not know.
 
-XLA refuses a description with a field or an enum value that it does not know: XLA's parser writes the number of the line to
-the process's standard error, and the exception that JAX raises does not have it. So XLA gets the description with one field
-on each line; the field whose line the parser reports is dropped, until XLA takes the rest. Nothing else is dropped: any
-other fault is an error of the description. If XLA aborts, the worker dies with it, and its parent reports that
+XLA refuses a description with a field or an enum value that it does not know. XLA's parser writes the number of the line to
+the process's standard error, and the exception that JAX raises does not have this number. So XLA gets the description with
+one field on each line; the field whose line the parser reports is dropped, until XLA takes the rest. Nothing else is
+dropped: any other fault is an error of the description. If XLA aborts, the worker dies with it, and its parent reports that
 (`workers.process`).
 """
 
@@ -48,7 +48,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDescription:
-    """A target's description without the fields that this version of XLA does not know."""
+    """A target's description without the fields that the worker's version of XLA does not know."""
 
     text: str
     """The description; unchanged, with its comments, if XLA knows all fields."""
@@ -101,8 +101,8 @@ def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
 
 @lru_cache(maxsize=8)
 def build_topology(name: str, description: str) -> Any:
-    """Returns the topology of that name, such as `1x2x1`, of devices that the description describes. description:
-    without comments. Raises CompileError.
+    """Returns the topology of that name, such as `1x2x1`, whose devices are those of the description. description: without
+    comments. Raises CompileError.
     """
     try:
         return _ask(name, description)

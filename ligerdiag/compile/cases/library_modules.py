@@ -17,10 +17,7 @@ from ligerdiag.model.case import Arg
 
 
 class WithVariables:
-    """A function that also returns the NNX variables that it changed in its arguments. Its result maps the name of each
-    changed argument to the argument's changed variables, and `output` to the original result, if the function returns
-    any.
-    """
+    """A function that returns, in addition to its result, the NNX variables that it changed in its arguments."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self.function = function
@@ -49,8 +46,8 @@ class WithVariables:
 
 
 class WithLeaves:
-    """A function whose static leaves (the leaves of its arguments that are not arrays) are fixed, so that a call gives
-    only the arrays.
+    """A function with fixed static leaves (the leaves of its arguments that are not arrays). A call of it passes only the
+    arrays.
 
     static: the arguments, with None for each array.
     """
@@ -84,8 +81,8 @@ def bind_static_leaves(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
     """Returns the function, its arguments, and the positions of the arguments that it donates. In a function of
-    `equinox.filter_jit`, the leaves that are not arrays are bound to the function, and the returned arguments have None
-    instead of them; any other function is returned unchanged.
+    `equinox.filter_jit`, leaves that are not arrays are bound to the function, and the returned arguments have None in their
+    place. Any other function is returned unchanged.
     """
     if not _is_filtered(function):
         return function, arguments, frozenset()

@@ -104,8 +104,8 @@ def list_own_folders() -> tuple[str, ...]:
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the imported modules of the project that a worker could not import by name. A module also counts if the worker
-    would find another file under its name.
+    """Returns the imported modules of the project that a worker could not import by name. This includes modules for whose
+    name the worker would find another file.
 
     root: folder from which the worker imports.
     """
@@ -123,8 +123,8 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
-    """Returns a reference by which another process finds `value`: (module, qualified name, the attributes to follow
-    from the object of that name to `value`). None if a worker would not find `value` in this way.
+    """Returns a reference by which another process finds `value`: (module, qualified name of an object in it, names of the
+    attributes that lead from this object to `value`). None if a worker would not find `value` in this way.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -181,8 +181,8 @@ def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> i
 
 
 class Bound:
-    """A function with fixed values for some of its arguments; a call gives the other arguments in order, first those
-    that the function gets by position, then those that it gets by keyword.
+    """A function with fixed values for some of its arguments; a call passes the other arguments in order: first the
+    positional ones, then the keyword arguments `names`.
 
     values: position to fixed value. keywords: name to fixed value. names: the arguments that the function gets by
     keyword.
@@ -216,8 +216,8 @@ class Bound:
 
 
 def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
-    """Returns a name for each of `count` arguments by position: the function's parameter, `args.0` for the first of
-    `*args`, and `arg.0` where there is no parameter.
+    """Returns a name for each of `count` arguments by position: the function's parameter, `args.0` for the first of `*args`,
+    and `arg.0` if the function has no parameter there.
     """
     own: Any = getattr(function, "name_arguments", None)
     if own is not None:
@@ -246,7 +246,7 @@ class Unwrapped:
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
     """Unwraps a `jax.jit`: returns the function inside it, with the static arguments bound; the other arguments; and the
-    positions of those among them that the `jax.jit` donates. The `jax.jit` may be a method. It may also be inside of a
+    positions of the other arguments that the `jax.jit` donates. The `jax.jit` may be a method. It may also be inside of a
     `functools.partial`, whose arguments then count as arguments of the call. Any other function is returned unchanged,
     except that it takes the `keywords` by position, after the other arguments.
 
@@ -325,7 +325,7 @@ def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
 
 
 def build_kernel(function: FunctionType, lines: Sequence[str], start: int, options: Mapping[str, Any]) -> Any:
-    """Makes a Triton kernel from a function that was unpickled, by `triton.jit`, and returns the kernel.
+    """Applies `triton.jit` to an unpickled function, and returns the resulting kernel.
 
     lines: the kernel's source. start: number of the line of the function's file at which the source begins, from 1.
     options: the keywords of `triton.jit`.
@@ -369,9 +369,7 @@ _mesh_builders: list[MeshBuilder] = []
 
 @contextmanager
 def place_meshes(build: MeshBuilder) -> Generator[None]:
-    """Makes `build` the function that builds each mesh which is unpickled inside the context; `build` knows the devices of
-    the program.
-    """
+    """Inside the context, the function `build` builds every mesh that is unpickled, from the devices of the program."""
     _mesh_builders.append(build)
     try:
         yield
@@ -423,7 +421,7 @@ def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, funct
 
 
 def forget_kernels() -> None:
-    """Removes the modules of rebuilt kernels, and the source lines that replaced those of files."""
+    """Removes the modules that were made for rebuilt kernels, and the source lines that replaced lines of files."""
     for name in [name for name in sys.modules if name.startswith(KERNELS)]:
         del sys.modules[name]
     for file in _replaced:

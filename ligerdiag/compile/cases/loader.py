@@ -1,9 +1,9 @@
 """Imports the file or module that defines cases, or unpickles a live function, and lists the project's files that it
 read.
 
-A loader holds the cases of one source at a time. Before it loads another source (a file, a module, or a live function),
-or after any file changed, it drops the project's modules and imports them anew, so an answer depends on the current
-files only. In a compile worker this never happens: it loads one source, once (see `CaseLoader`).
+A loader holds the cases of one source at a time. Before it loads another source (a file, a module, or a live function), or
+after any file changed, it drops the project's modules and imports them anew. So an answer depends on the current files only.
+In a compile worker this never happens: it loads one source, once (see `CaseLoader`).
 
 The source's root is the working directory and the first entry of sys.path; the user's PYTHONPATH follows, and the
 source's own folder is the last entry. None of the three is in sys.path before the loader is used (see
@@ -51,13 +51,12 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the case's arguments (including the rules by which random ones are drawn) and
-    its reference, a function in plain jnp that computes the right outputs.
+    """Returns a sha256 that identifies the case's arguments and its reference, a function in plain jnp that computes the
+    right outputs. The arguments include the rules by which random ones are drawn.
 
-    It is equal for two cases only if the arguments and references are known to be equal: with a reference that cannot
-    be identified (a closure, a method), the sha256 contains the case's source and id, so that no other case has it.
-    is_live: whether the case is a live function; its reference is never identified, because its file need not contain
-    the reference.
+    It is equal for two cases only if the arguments and references are known to be equal: if a reference cannot be identified
+    (a closure, a method), the sha256 also covers the case's source and id, so that no other case has the same one. is_live:
+    whether the case is a live function; its reference is never identified, because its file need not contain the reference.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -100,7 +99,7 @@ def _describe_value(value: object) -> str:
 
 
 class CaseLoader:
-    """Loads the cases of a source, and holds those of the source that was loaded last."""
+    """Loads the cases of a source, and keeps the cases of the source that was loaded last."""
 
     def __init__(self, *, once: bool = False) -> None:
         """once: whether the loader serves one source only. If so, `load` raises UsedWorkerError for any other source, and
@@ -151,9 +150,9 @@ class CaseLoader:
         return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Returns the files of the project that have been imported since the source was loaded, and the files and
-        environment variables that the user's code has read since then, each with the digest that it had when this
-        loader first saw it.
+        """Returns what the source depends on: files of the project that were imported since it was loaded, and files and
+        environment variables that the user's code has read since then. Each has the digest with which this loader first saw
+        it.
         """
         files = {str(Path(file).resolve()) for file in list_project_modules().values()}
         if self._source is not None and self._source.file:
@@ -195,7 +194,7 @@ def _compute_path() -> list[str]:
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
-    """Returns the record of the case that the parent process gets: all but its function and arguments."""
+    """Returns the record of the case for the parent process: everything but its function and arguments."""
     return CaseSpec(
         id=case.id,
         name=case.name,
@@ -366,7 +365,7 @@ def _is_of_project(path: Iterable[str]) -> bool:
 
 
 def list_project_modules() -> dict[str, str]:
-    """Returns the imported modules of the project: name to file."""
+    """Returns the imported modules of the project, as a dict from the module's name to its file."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if _OWN.get(name) is module:
@@ -382,8 +381,8 @@ _OWN: dict[str, object] = {}
 
 
 def note_own_modules() -> None:
-    """Notes which of the modules imported so far do not belong to the project. A process calls this once, before it imports
-    a user's file: checking a thousand modules for every file would take longer than importing the file.
+    """Records which of the modules imported so far do not belong to the project. A process calls this once, before it
+    imports a user's file: checking a thousand modules for every file would take longer than importing the file.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)
@@ -394,16 +393,17 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends, except the files that the case imports. They are the
-    function file, and the files that define the objects which were pickled by value.
+    """Returns the files on which the case of a live function (one that the caller's process has pickled) depends, apart from
+    the files that the case imports. They are the function file, and the files that define the objects which were pickled by
+    value.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Returns the case of a live function, after applying the import path and the settings of the caller's process.
-    Raises InputError, and any exception of the user's modules.
+    """Returns the case of a live function (one that the caller's process has pickled), after applying the import path and
+    the settings of the caller's process. Raises InputError, and any exception of the user's modules.
     """
     state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
@@ -423,7 +423,9 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Drops the kernels of the last live function and restores the settings of `jax.config`."""
+    """Removes the kernels of the last live function (one that the caller's process has pickled) and restores the settings of
+    `jax.config`.
+    """
     forget_kernels()
     if _settings:
         _update_settings(_settings)

@@ -2,8 +2,8 @@
 
 The function inside a `jax.jit` is compiled without the `jax.jit`: donations become a property of the arguments, static
 arguments are bound, and `keep_unused` is that of the case. Every leaf of an argument becomes an `Arg`: arrays, recorded
-arrays and Python numbers. If the state of an optimizer contains squared gradients, and the case does not say how to draw
-their random values, these values are squares of random numbers, because the optimizer takes their square root.
+arrays and Python numbers. The state of an optimizer may contain squared gradients. If the case does not say how to draw
+their random values, these are squares of random numbers, because the optimizer takes their square root.
 """
 
 import importlib

@@ -33,7 +33,7 @@ class _TextLoader(SourceFileLoader):
 
 
 class PatchedFiles(MetaPathFinder):
-    """An import finder for the patched files of a source; other modules are left to the usual finders."""
+    """An import finder for the patched files of a source; it leaves all other modules to the usual finders."""
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
@@ -41,7 +41,9 @@ class PatchedFiles(MetaPathFinder):
         """Paths, as modules have them, of the files whose lines `linecache` has from a patch."""
 
     def use(self, source: Source) -> None:
-        """Makes imports read the patches of this source, and no others. Raises InputError if a patch cannot be read."""
+        """Makes imports read the patched texts of this source, and no others. Raises InputError if a patch cannot be
+        read.
+        """
         for file in self._shown:
             linecache.cache.pop(file, None)
         self._shown.clear()
@@ -64,8 +66,8 @@ class PatchedFiles(MetaPathFinder):
         return self.make_spec(fullname, Path(found.origin), found.submodule_search_locations)
 
     def make_spec(self, name: str, file: Path, locations: list[str] | None = None) -> ModuleSpec | None:
-        """Returns the spec by which the module `name` is loaded from `file`, or from the text that replaces it. locations:
-        the folders of a package.
+        """Returns the import spec of the module `name`, which loads it from `file` or from the text that replaces the
+        file's. locations: the folders of a package.
         """
         text = self._texts.get(os.path.realpath(file))
         if text is not None:

@@ -1,4 +1,4 @@
-"""Finds out whether a worker's environment has JAX's plugin for CUDA or that for ROCm, and prepares a process so that the
+"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm, and prepares a process so that the
 plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
@@ -32,8 +32,8 @@ def find_platform() -> Platform:
 
 
 def prepare_plugin() -> None:
-    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. It must be
-    called before JAX is imported. Raises CompileError if a library is missing.
+    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. Must be called
+    before JAX is imported. Raises CompileError if a library is missing.
     """
     if find_platform() is not Platform.ROCM:
         return

@@ -87,8 +87,8 @@ def record_prints() -> Generator[PrintRecord]:
 
 @contextmanager
 def pause_prints() -> Generator[None]:
-    """Pauses the record inside the context, in which ligerdiag traces a function another time, so that its prints are
-    not recorded twice.
+    """Inside the context, prints are not recorded: ligerdiag traces a function another time there, and has recorded its
+    prints before.
     """
     paused = [record for record in _open if not record.is_paused]
     for record in paused:

@@ -8,7 +8,7 @@
 | `module:name` | the Case, or the Cases, of that name in an importable module |
 | `ID` | the cases of the folder `cases` with that id |
 
-ID is an id or a glob in which only `*` and `?` are special: brackets match themselves, because ids are full of them.
+ID is an id or a glob in which only `*` and `?` are special: brackets match only brackets, because most ids contain brackets.
 """
 
 import ast
@@ -60,7 +60,7 @@ def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Sel
 
 
 def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ...]]) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selection matches, in the order of its sources. Raises InputError if none does."""
+    """Returns the cases that the selection matches, in the order of its sources. Raises InputError if no case matches."""
     known = [case for source in selection.sources for case in cases[source]]
     pattern = compile_glob(selection.pattern)
     chosen = tuple(case for case in known if pattern.fullmatch(case.id))
@@ -127,7 +127,7 @@ def _select_folder(text: str, pattern: str, directory: Path) -> Selection:
     if home is None:
         above = f" or above it up to `{looked[-1]}`" if len(looked) > 1 else ""
         raise InputError(
-            f"no folder `{FOLDER}` in `{directory}`{above} to find {f'`{text}`' if text else 'cases'} in:"
+            f"cannot find {f'`{text}`' if text else 'cases'}: there is no folder `{FOLDER}` in `{directory}`{above}:"
             f" give a file such as `mine.py`, or `module:name`; `ligerdiag init` writes a first case"
         )
     return _select_path(text, FOLDER, pattern, home)

@@ -18,7 +18,7 @@ from ligerdiag.errors import InputError
 from ligerdiag.model.case import Arg
 
 SPECS = ("PartitionSpec", "P")
-"""Names that the class `jax.sharding.PartitionSpec` has in some version of JAX."""
+"""Names of the class `jax.sharding.PartitionSpec` in the versions of JAX."""
 IN, OUT = "in_shardings", "out_shardings"
 
 
@@ -28,7 +28,8 @@ def has_shardings(jitted: Any) -> bool:
 
 
 def read_shardings(jitted: Any) -> dict[str, Any]:
-    """Returns those of the options `in_shardings` and `out_shardings` that the `jax.jit` of this function was given.
+    """Returns the options `in_shardings` and `out_shardings` of the function's `jax.jit`, without an option that was not
+    given.
 
     Raises InputError for a sharding that names devices and no axes of a mesh.
     """
@@ -49,8 +50,8 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments, completed from the function's `in_shardings`: an `Arg` without a partition gets its partition
-    from there, and an `Arg` without a kind of memory gets its kind of memory from there.
+    """Returns the arguments, completed from the function's `in_shardings`. An `Arg` without a partition or a kind of memory
+    gets the one in `in_shardings`.
 
     arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings do
     not fit the arguments.

@@ -2,9 +2,9 @@
 output takes its bytes.
 
 Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as `jax.device_put`
-does for the devices on which an array lies already. Two arrays with one address need not be one array: on a CPU, two JAX
-arrays may use the memory of one NumPy array, whereas on a GPU each would be a copy. So on a CPU, JAX's runtime is asked
-whether they are one array.
+does for the devices on which an array lies already. Two arrays with one address need not be one array. On a CPU, two JAX
+arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's runtime is asked whether they
+are one array.
 """
 
 import sys
@@ -42,8 +42,8 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
 
 
 def group_shared_arguments(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Returns groups of positions: those in one group have the same number, other than 0. numbers: for each argument the
-    number that `number_shared_arrays` gives its array, or 0.
+    """Returns the positions in groups: the positions of one group have the same number in `numbers`. Positions with number 0
+    are in no group. numbers: for each argument the number that `number_shared_arrays` gives its array, or 0.
     """
     groups: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):

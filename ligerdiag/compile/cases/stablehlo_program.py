@@ -74,7 +74,9 @@ class StableHloProgram:
         return self.name
 
     def __call__(self, *args: Any) -> Any:
-        """Returns zeros, with the shapes and dtypes of the results: the frame."""
+        """Returns zeros, with the shapes and dtypes of the results. The operations of the module later replace these
+        zeros.
+        """
         del args
         import jax.numpy
 
@@ -86,7 +88,7 @@ class StableHloProgram:
         return list(self.inputs[:count])
 
     def free_specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the specs of the arguments, without a sharding where XLA chooses it."""
+        """Returns the specs of the arguments; a spec has no sharding if XLA chooses the sharding of its argument."""
         import jax
 
         return tuple(
@@ -102,8 +104,8 @@ class StableHloProgram:
         return tuple(None if one is None else NamedSharding(mesh, PartitionSpec(*one)) for one in partitions)
 
     def fill(self, frame: Any) -> Self:
-        """Replaces the operations of the frame's module by those of this module; returns this program. frame: an
-        `ir.Module` that JAX has lowered from this program, with the same types.
+        """Replaces the operations in the module of the frame, a function that computes nothing, by those of this module.
+        Returns this program. frame: an `ir.Module` that JAX has lowered from this program, with the same types.
         """
         module = parse_stablehlo(self.module, frame.context)
         name = frame.operation.attributes["sym_name"]  # the names of XLA's dump files begin with it
@@ -219,7 +221,9 @@ def describe_module(name: str, module: Any, data: bytes) -> Case:
 
 
 def needs_wide_types(case: Case) -> bool:
-    """Returns whether a result or an argument of the module has elements of 64 bits, so that JAX must allow them."""
+    """Returns whether a result or an argument of the module has elements of 64 bits. JAX then has to be set to allow such
+    types.
+    """
     function: Any = case.function
     dtypes = {dtype for _, dtype in function.results} | {arg.dtype for arg in case.args}
     return not _WIDE.isdisjoint(dtypes)

@@ -1,8 +1,8 @@
-"""Lets XLA take the choices of its autotuner from a file, and reads in XLA's log for which instructions it did.
+"""Lets XLA take the choices of its autotuner from a file, and reads from XLA's log which instructions got such a choice.
 
-XLA loads such a file once in a process, keeps the entries until the process ends, and uses them in every compile, so a
-worker that has compiled anything with other choices must not be used again. XLA says only in its log which instructions
-it looked up; it reads the level of the log when it is loaded.
+XLA loads such a file once in a process, keeps the entries until the process ends, and uses them in every compile. So a
+worker that has compiled anything with other choices must not be used again. XLA says only in its log which instructions it
+looked up; it reads the level of the log when it is loaded.
 """
 
 import os
@@ -56,7 +56,7 @@ def choose_tuning_options(file: TuningFile) -> dict[str, Flag]:
 
 
 def explain_fault(fault: str, file: TuningFile) -> str:
-    """Returns the reason why XLA cannot compile with the file, given its error message; empty if the file is not the
+    """Returns the reason why XLA cannot compile with the file, given XLA's error message; empty if the file is not the
     reason.
     """
     if "Expect autotune result cache hit" in fault:
@@ -86,7 +86,9 @@ def drop_unknown_form(fault: str, options: dict[str, Flag], file: TuningFile) ->
 
 
 def read_choices(log: str, file: TuningFile) -> Tuning:
-    """Returns which instructions had an entry in the file, as XLA's log says. log: the output of one compile."""
+    """Returns which instructions had an entry in the file of choices, according to XLA's log. log: the output of one
+    compile.
+    """
     found = {_name(match["hlo"]) for match in _FOUND.finditer(log)}
     asked = {one.name: one for match in _ASKED.finditer(log) if (one := _describe(match["hlo"])).name}
     return Tuning(

@@ -49,10 +49,10 @@ Frames of Python's library are left out too.
 
 @contextmanager
 def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Generator[dict[str, SourceLine]]:
-    """Names every call of the kernel primitives and every access to a Ref inside the context; yields a mapping, filled
-    meanwhile, from each name to the user's line that makes the call or access.
+    """Inside the context, names every call of the kernel primitives and every access to a Ref. Yields a mapping from each
+    name to the user's line that makes the call or access; the mapping is filled inside the context.
 
-    marks_stores: whether each value that is stored into a Ref is marked by the operation `intent_jax.STORED`, by which
+    marks_stores: whether to mark each value that is stored into a Ref with the operation `intent_jax.STORED`, so that
     `find_stores` finds it.
     """
     sites: dict[str, SourceLine] = {}

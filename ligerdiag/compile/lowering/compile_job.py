@@ -163,7 +163,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def add_flags(request: CompileRequest, case: Case) -> CompileRequest:
-    """Returns the request with the case's own flags of XLA; a flag that the request has already is kept."""
+    """Returns the request with the case's own flags of XLA added. A flag that the request already has keeps its value."""
     return replace(request, flags={**case.xla_flags, **request.flags}) if case.xla_flags else request
 
 
@@ -171,8 +171,8 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
     """Returns the key of the artifact, as the module's docstring defines it.
 
     dependencies: files of the project to their sha256. They are part of the key only if the program has a
-    `custom_partitioning`. Its text does not contain the function that runs on the shards but names it by an address in
-    memory, which a function of another case may have too.
+    `custom_partitioning`. The program's text names the function that runs on the shards only by an address in memory. A
+    function of another case may have the same address.
     """
     names = (request.case_id, str(request.source), request.target, request.toolchain)
     parts = (
@@ -234,8 +234,8 @@ def make_artifact(
     """Compiles the program and writes all files of the artifact except the manifest into the request's scratch
     directory; returns the `jax.stages.Compiled`. Raises CompileError.
 
-    begin: position in the log at which the output of this case begins, in bytes. runs: whether the program is compiled
-    for the GPUs of this machine, on which it will run.
+    begin: position in the log at which the output of this case begins, in bytes. runs: whether the program will also run, on
+    the GPUs of this machine, for which it is then compiled.
     """
     directory = Path(request.scratch)
     dump = directory / "dump"
@@ -366,8 +366,8 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the compiler options that remedy a fault of XLA's; None if no options do, if they are set already, or if
-    the user has chosen other values.
+    """Returns the compiler options that remedy a fault of XLA's; None if no options do, if these options are set already, or
+    if the user has set them to other values.
 
     fault: XLA's error message. options: the compiler options of the failed compile. asked: options that the user gave.
     """

@@ -33,7 +33,7 @@ def declare_writes(module: Any, readers: Readers, writes: Sequence[str], case_id
     """Declares these writes in the module, in place.
 
     readers: the reads of kernels' operands after the calls, which `ties.find_readers` found in this module. writes: texts
-    for `parse_write`. Raises InputError if a call is not in the module or its results are not available at a reader
+    for `parse_write`. Raises InputError if a call is not in the module or if its results are not available at a reader
     (`TieSite.unreachable`), CompileError if the readers could not be found or this jaxlib cannot change the call.
     """
     if not writes:

@@ -1,5 +1,5 @@
-"""Records, while a function is traced, which version of a value the author of the function means (the contents before
-or after a kernel overwrites them), and translates the program to HLO exactly as traced.
+"""Records which version of a value the author of a function means, and translates the program to HLO exactly as traced. The
+versions are the contents before and after a kernel overwrites them.
 
 XLA's dump "before optimizations" is not the program as traced. On the way from StableHLO, MLIR's canonicalization folds
 a reshape of a reshape into the value itself, `x + 0` into `x`, and so on. Values that the author made anew then share
@@ -25,8 +25,8 @@ The residuals of a custom_vjp get no snapshot. They are references that the auth
 time when it runs.
 
 Two more rules keep calls and operations where the author has them. A kernel call without used outputs counts as a call,
-because its author means the operand that it overwrites; JAX drops it, for example when `jax.checkpoint` computes the
-forward pass again (`intent_jax.keep_calls`). An operation in the body of a loop that calls kernels runs in each
+because its author means the operand that it overwrites. JAX drops such a call, for example when `jax.checkpoint` computes
+the forward pass again (`intent_jax.keep_calls`). An operation in the body of a loop that calls kernels runs in each
 iteration (`intent_jax.keep_in_loops`).
 
 A snapshot is an identity operation of ours. It exists only in a second trace, from which the program as written is made
@@ -76,8 +76,8 @@ _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 
 
 def protect_as_written(module: Any) -> str:
-    """Returns the text of a copy of a tagged StableHLO module in which nothing can be folded, so that
-    `translate_to_hlo` keeps the program as traced.
+    """Returns the text of a copy of a tagged StableHLO module in which nothing can be folded. So `translate_to_hlo` keeps
+    the program in it exactly as traced.
     """
     with module.context:
         clone = module.operation.clone()
@@ -141,9 +141,9 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots of one trace inside `mark_intent`, and notes on its kernels and saved values. A snapshot is a copy that
-    keeps the version that the author means. The notes say whether the program needs a trace with snapshots. JAX's trace
-    fills both.
+    """The snapshots that `mark_intent` puts into one trace, and notes on the trace's kernels and saved values. A snapshot is
+    a copy that keeps the version that the author means. The notes say whether the program needs a second trace, with
+    snapshots.
     """
 
     forms: frozenset[Form] | None
@@ -177,32 +177,34 @@ class IntentTrace:
     @property
     def needs_snapshots(self) -> bool:
         """Returns whether the program needs a second trace with snapshots (copies that keep the intended version of a
-        value): a kernel may overwrite a value that is saved, or JAX may lose a kernel call in a `shard_map` that it builds
+        value). True if a kernel may overwrite a saved value, or if JAX may lose a kernel call when it builds a `shard_map`
         again.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
-        """Returns whether snapshots are inserted into this trace; otherwise it only takes notes."""
+        """Returns whether this trace gets snapshots (copies that keep the intended version of a value). If not, it only
+        collects notes.
+        """
         return self.forms is not None
 
     def note_kernel(self, operands: Sequence[Any]) -> None:
-        """Notes a kernel call with these operands."""
+        """Records that the trace has a kernel call with these operands."""
         self._epoch += 1
         self.in_shards = self.in_shards or _has_named_axes()
         self.kernel_forms.update(form for form in map(read_form, operands) if form is not None)
 
     def copies(self, form: Form) -> bool:
-        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot, a copy
-        that keeps its present version.
+        """Records that the trace saves a value of this shape and dtype. Returns whether such values get a snapshot, a copy
+        that keeps the present version.
         """
         self.saved_forms.add(form)
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """Returns a snapshot (a copy at this point of the program) of the value's present version, made in `trace` (by
-        default the current one); the value itself if no kernel can overwrite it.
+        """Returns a snapshot of the value: a copy, made in `trace` (by default the current trace), that keeps the value's
+        present version. Returns the value itself if no kernel can overwrite it.
         """
         form = read_form(value)
         if form is None or not self.copies(form):
@@ -218,9 +220,9 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """Fixes the version (the contents before or after a kernel's write) of the inputs of `body`, the body of a
-        `jax.checkpoint` that `trace` splits inside the context: whenever an input is saved there, the version that it
-        had on entry is used.
+        """Inside the context, whenever an input of `body` is saved, saves the version (the contents before or after a
+        kernel's write) that it had at the beginning of `body`. `body` is the body of a `jax.checkpoint` that `trace` splits
+        inside the context.
 
         values: the inputs; None for an input that JAX does not know.
         """
@@ -249,7 +251,9 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """Returns the tree with each array replaced by its snapshot, see `save`."""
+        """Returns the tree with each array replaced by its snapshot, a copy that keeps the array's present version (see
+        `save`).
+        """
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)
 
@@ -260,8 +264,8 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Inserts snapshots (copies that keep the version of a value that the author means) into everything that JAX traces
-    inside the context; yields the trace's snapshots and notes.
+    """Inside the context, inserts snapshots into everything that JAX traces. A snapshot is a copy that keeps the version of
+    a value that the author means. Yields the trace's snapshots and notes.
 
     forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
     trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were

@@ -7,11 +7,10 @@ a copy of a value, made where the program says which version the author means.
 **Checkpoints.** JAX splits the body of a `jax.checkpoint` into a known part, which it runs, and a staged part, which it
 runs in the backward pass. It does so without tracing, so snapshots are inserted into the two jaxprs afterwards.
 
-**Slices of loops.** If a scan's body returns a slice of `xs` unchanged, JAX notices that and returns `xs` itself
-instead of the stacked slices; it does the same if a custom_vjp in the body keeps such a slice. But a slice is a copy: a
-kernel that overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace,
-slices with the shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX
-passes them on as before.
+**Slices of loops.** If a scan's body returns a slice of `xs` unchanged, JAX notices that and returns `xs` itself instead of
+the stacked slices. It does the same if a custom_vjp in the body keeps such a slice. But a slice is a copy: a kernel that
+overwrites it does not change `xs`, and the author stacks the overwritten slices. So in the second trace, slices with the
+shape and dtype of a kernel's operand are stacked. Whole operands of a loop are not copied, and JAX passes them on as before.
 
 **Invariants of loops.** When JAX differentiates a scan, it hoists operations that no iteration changes, as far as JAX
 can see, for example on arrays that the body closes over. If a kernel overwrites such an array, the hoisted operation
@@ -43,8 +42,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the shape and dtype of a value; None for a value that no kernel can get, such as a number, a NumPy array, a
-    symbolic zero, a random key or a Ref.
+    """Returns the shape and dtype of a value; None for a value that cannot be a kernel's operand, such as a number, a NumPy
+    array, a symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
@@ -94,7 +93,7 @@ def _untyped(module: object) -> Any:
 
 SNAPSHOT = _make_primitive(_NAME)
 STORED = _make_primitive("ligerdiag_stored")
-"""The primitive that marks a value which the program stores into a Ref, see `call_names.find_stores`."""
+"""The primitive that marks a value before the program stores it into a Ref, see `call_names.find_stores`."""
 
 
 CUSTOM = "custom_lin"
@@ -102,8 +101,8 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """The snapshots (copies that keep the version of a value that the author means) of the current trace, as far as
-    this module uses them; `intent.IntentTrace` implements the protocol.
+    """Protocol for the snapshots of the current trace. A snapshot is a copy that keeps the version of a value that the
+    author means. `intent.IntentTrace` implements it.
     """
 
     is_whole: bool
@@ -115,15 +114,15 @@ class Saver(Protocol):
         ...
 
     def copies(self, form: Form) -> bool:
-        """Notes that a value of this shape and dtype is saved; returns whether such a value gets a snapshot, a copy
-        that keeps its present version.
+        """Records that the trace saves a value of this shape and dtype. Returns whether such values get a snapshot, a copy
+        that keeps the present version.
         """
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Fixes the version (the contents before or after a kernel's write) of the inputs of `body`, the body of a
-        `jax.checkpoint` that `trace` splits inside the context: whenever an input is saved there, the version that it
-        had on entry is used.
+        """Inside the context, whenever an input of `body` is saved, saves the version (the contents before or after a
+        kernel's write) that it had at the beginning of `body`. `body` is the body of a `jax.checkpoint` that `trace` splits
+        inside the context.
 
         values: the inputs; None for an input that JAX does not know.
         """
@@ -140,8 +139,8 @@ class Saver(Protocol):
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with the
-    contents that they have when the body is called.
+    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with their
+    contents at the call of the body.
     """
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
@@ -153,9 +152,9 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs
-    later in the backward pass: inserts a copy of each value that a checkpoint's policy saves, and makes the staged part
-    repeat the kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs later in
+    the backward pass. The wrapper copies each value that a checkpoint's policy saves, and makes the staged part repeat the
+    kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -344,8 +343,8 @@ def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
 
 @contextmanager
 def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
-    """Gives each call of these primitives an effect inside the context, so that JAX does not drop a call with unused
-    results.
+    """Inside the context, marks each call of these primitives as having an effect, so that JAX does not drop calls with
+    unused results.
     """
 
     def keep(evaluate: Any) -> Any:
@@ -380,7 +379,9 @@ WRITES = _make_effect()
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Replaces the attribute `name` of the holder by `wrap(attribute)` inside the context; restores it afterwards."""
+    """Inside the context, replaces the attribute `name` of `holder` by the result of `wrap`, which gets the original
+    attribute.
+    """
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:
@@ -391,8 +392,8 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Replaces, inside the context, JAX's functions that split a jaxpr by their wrappers from `mark_policy`. JAX also
-    calls them for each function that the jaxpr calls.
+    """Inside the context, wraps JAX's functions that split a jaxpr with `mark_policy`. JAX also calls these functions for
+    each function that the jaxpr calls.
     """
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
@@ -426,11 +427,10 @@ loop itself.
 
 @contextmanager
 def stack_slices(marks: Saver) -> Generator[None]:
-    """Makes a scan inside the context stack the slices that its body returns or keeps, instead of returning `xs`
-    itself.
+    """Inside the context, makes a scan stack the slices of `xs` that its body returns or keeps. Otherwise JAX would return
+    `xs` itself.
 
-    JAX asks in many places which inputs a jaxpr passes on unchanged, but only loops slice inputs, so only the functions
-    that JAX's module of loops calls are replaced.
+    Replaces only the functions that JAX's module of loops calls, because only loops slice their inputs.
     """
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:

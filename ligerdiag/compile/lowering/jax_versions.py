@@ -35,22 +35,22 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_type(value: Any) -> Any:
-    """Returns the abstract value of an array or tracer: its type. Calls `jax.typeof` since JAX 0.6, `jax.core.get_aval`
-    before.
+    """Returns the type of an array or tracer, which JAX calls its abstract value. Calls `jax.typeof` since JAX 0.6,
+    `jax.core.get_aval` before.
     """
     library: Any = jax
     return (getattr(library, "typeof", None) or library.core.get_aval)(value)
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloModuleProto; passes on an exception of jaxlib's translation."""
+    """Returns a StableHLO module as a serialized HloModuleProto. Does not catch the exceptions of jaxlib's translation."""
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
 def find_read(traced: Any) -> frozenset[int]:
-    """Returns the numbers of the arrays, among all arrays of the arguments, that a traced program reads, as JAX sees it: an
-    effect, such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all others.
+    """Returns the numbers of the arrays that a traced program reads, among all arrays of its arguments. For JAX, an effect,
+    such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all other arrays.
 
     traced: a `jax.stages.Traced`. A library may be made for another version of JAX, in which the rules for dropping
     equations take other arguments (jax-triton 0.4 under JAX 0.12). Such a rule is then called with the arguments that it
@@ -129,7 +129,7 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def find_ffi_primitives() -> list[Any]:
-    """Returns the primitive of `jax.ffi.ffi_call`; [] if JAX has it elsewhere."""
+    """Returns the primitive of `jax.ffi.ffi_call`; [] if this version of JAX has it in another place."""
     primitive = getattr(importlib.import_module("jax._src.ffi"), "ffi_call_p", None)
     return [] if primitive is None else [primitive]
 
@@ -231,7 +231,9 @@ def _open_folder() -> str:
 
 @contextmanager
 def answer_for_device(library: Any, name: str, value: Any) -> Generator[None]:
-    """Makes the library's function of that name, which takes a device or nothing, return the value inside the context."""
+    """Inside the context, makes the function `name` of the library return `value`. The function takes a device or
+    nothing.
+    """
     original = getattr(library, name)
 
     def answer(*device: Any, **words: Any) -> Any:

@@ -25,7 +25,7 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitForm:
-    """A function as it is given to `jax.jit`, with the types of its arguments."""
+    """A function in the form in which `jax.jit` gets it, with the types of its arguments and its donations."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -38,15 +38,15 @@ class JitForm:
     """Whether each array of the case's arguments is an argument of its own."""
 
     def jit(self) -> Any:
-        """Returns the function of `jax.jit`, which keeps all arguments."""
+        """Returns the jitted function. It keeps all arguments, even those that the function does not read."""
         library: Any = jax
         placed: Any = {} if self.results is None else {"out_shardings": self.results}
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns the form in which each array is an argument of its own, without the donations of other arrays than `kept`.
-        kept: numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated
-        afterwards either. names: the names of all arrays.
+        """Returns the form in which each array is an argument of its own and only arrays in `kept` are donated. kept:
+        numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated afterwards
+        either. names: the names of all arrays.
         """
         library: Any = jax
         leaves, structure = library.tree.flatten(self.specs)
@@ -63,8 +63,8 @@ class JitForm:
 
 
 def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
-    """Returns the form in which all donated arguments of the case are donated. specs: the types of the arguments. Raises
-    InputError if the case donates a part of an argument.
+    """Returns the function of the case, in the form that donates all donated arguments of the case. specs: the types of the
+    arguments. Raises InputError if the case donates a part of an argument.
 
     For a StableHLO module, the module itself says which arguments it donates and how its arguments and results are split
     over the mesh.

@@ -8,14 +8,14 @@ drops it on the way from StableHLO to HLO. To detect this, four lists are compar
 - the custom calls of the StableHLO module, with their tags (the numbers that ligerdiag gives to operations);
 - the tags in the unoptimized HLO.
 
-A custom call belongs to the traced call with the same name (`call_names`) or, if one of the two has no name, with the
-same kernel and the same lines of the user's code. If fewer calls of a kernel arrive than were traced through the same
-lines, those without used outputs are missing, because the others cannot be dropped.
+A custom call belongs to the traced call with the same name (`call_names`). If one of the two has no name, it belongs to the
+traced call with the same kernel and the same lines of the user's code. If fewer calls of a kernel arrive than were traced
+through the same lines, those without used outputs are missing, because the others cannot be dropped.
 
-A bind without an equation is not missing if it happened in the function of a `custom_vjp` or `custom_jvp` whose rule
-replaced that function (`traced_calls.RuleCall`), or if `jax.eval_shape` traced it and the program has the call through
-the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's partitioner
-inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
+A bind without an equation is not missing in two cases. It may have happened in the function of a `custom_vjp` or
+`custom_jvp` whose rule replaced that function (`traced_calls.RuleCall`). Or `jax.eval_shape` traced it, and the program has
+the call through the same line. An equation in the function of a `custom_partitioning` represents the call that XLA's
+partitioner inserts; it reaches XLA if the `custom_partitioning` does (see `partitioned`).
 
 A missing call is lowered by itself, so that its effects can be read like those of any other call.
 """
@@ -70,8 +70,8 @@ class LoweredCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Returns whether the custom call comes from this call of the user's code: both have the same name or, if one of
-        them has no name, the same lines and kernel.
+        """Returns whether the custom call comes from this call in the user's code. It does if both have the same name or, if
+        one of them has no name, the same lines and kernel.
         """
         if self.name and call.name:
             return self.name == call.name
@@ -81,15 +81,15 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Returns whether the custom call may launch the kernel of `call`: its backend config defines a kernel of that name,
-        or contains no Triton IR as text, so that the name cannot be compared.
+        """Returns whether the custom call may launch the kernel of `call`. True if its backend config defines a kernel with
+        that name. Also true if the backend config contains no Triton IR as text, because the names cannot be compared.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] = PRIMITIVES) -> tuple[TracedCall, ...]:
-    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls: those that the
-    program made but for which the jaxpr has no equation.
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls. The program made
+    these, but the jaxpr has no equation for them.
 
     binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose calls
     were recorded.
@@ -137,8 +137,8 @@ def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCal
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: those of
-    the operations that reached XLA.
+    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: the tags of
+    the operations that JAX gave to XLA.
     """
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
@@ -149,10 +149,10 @@ def compute_kernel_calls(
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Returns a record of each traced call that says whether XLA gets the call.
+    """Returns a record for each traced call, which says whether XLA gets the call.
 
-    live: the tags (numbers) of the operations that reached XLA. dropped: kernel calls of the program as written that
-    the program for XLA lacks.
+    live: the tags (numbers) of the operations that XLA gets. dropped: kernel calls of the program as written that the
+    program for XLA lacks.
     """
     tags = _match_tags(traced, lowered)
     arrived = [tuple(tag for tag in numbers if tag in live) for numbers in tags]
@@ -322,7 +322,7 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
     """Returns the custom call to which JAX lowers one call of this primitive on operands of these types, outside of the
-    program; None if that fails, with the traceback in the log.
+    program. Returns None if the lowering fails; the traceback is then in the log.
     """
     try:
         library: Any = jax
@@ -340,7 +340,7 @@ def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any])
 
 
 def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """Returns the call of a primitive as a function of arrays, which returns the call's results, followed by the new
+    """Returns a function of arrays that calls the primitive. It returns the results of the call, followed by the new
     contents of each Ref.
     """
     library: Any = jax
@@ -357,7 +357,7 @@ def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any
 
 
 def make_shape(aval: Any) -> jax.ShapeDtypeStruct:
-    """Returns the shape and element type of an array, or of the contents of a Ref."""
+    """Returns the shape and element type of an array type; for a Ref, those of the Ref's contents."""
     inner = getattr(aval, "inner_aval", aval)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 

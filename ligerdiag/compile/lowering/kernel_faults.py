@@ -23,7 +23,7 @@ _FAULT, _BASE = "CompilationError", "TritonError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """The reason why Triton cannot compile a kernel, and the place."""
+    """The reason why Triton cannot compile a kernel, and the source line."""
 
     message: str
     """File, line and reason, in one line of text."""
@@ -106,8 +106,8 @@ _REFUSALS = (
 
 
 def explain_generation(fault: BaseException) -> str:
-    """Returns a clause in parentheses that says for which version of jax-triton the call is written; empty if the
-    exception has another reason.
+    """Returns a clause in parentheses that says for which version of jax-triton the call is written; empty if the exception
+    does not come from such a difference.
     """
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):

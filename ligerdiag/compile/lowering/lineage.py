@@ -10,8 +10,8 @@ So these operations get none:
 - operations whose result is used in a region of another operation: the translation to HLO makes it an element of the
   loop's state, or an operand of the conditional;
 - constants, whose lineage says nothing;
-- operations on one of several results, or on an element of a loop's state, inside the loop: where the translation folds
-  such an operation (a conversion to the same type), its lineage becomes that of the whole tuple. Only operations that are
+- operations on one of several results, or on an element of a loop's state, inside the loop. Where the translation folds such
+  an operation (a conversion to the same type), its lineage becomes the lineage of the whole tuple. Only operations that are
   never folded keep theirs;
 - operations inside reducers, comparators and the like: their values are elements, and no values of the program.
 
@@ -54,14 +54,16 @@ def put_lineage(module: ir.Module) -> int:
 
 
 def drop_lineage(module: ir.Module) -> None:
-    """Takes the attributes of `put_lineage` away again."""
+    """Removes the attributes that `put_lineage` has added."""
     for one in walk_operations(module.operation):
         if ATTRIBUTE in one.attributes:
             del one.attributes[ATTRIBUTE]
 
 
 def has_lineage(proto: bytes) -> bool:
-    """Returns whether a module, a serialized HloProto, has lineage: XLA drops an attribute that it does not know."""
+    """Returns whether a module, a serialized HloProto, records the lineage of its values. XLA drops the attribute for it if
+    it does not know the attribute.
+    """
     module = HloProto.FromString(proto).hlo_module
     return any(one.original_value for computation in module.computations for one in computation.instructions)
 

@@ -1,5 +1,5 @@
-"""Traces and lowers a case for a target, with tagged operations, and collects all that the artifact needs from the
-trace.
+"""Traces and lowers a case for a target, with tagged operations, and collects all data from the trace that the artifact
+needs.
 """
 
 import importlib
@@ -133,12 +133,12 @@ class LoweredCase:
     lower_seconds: float
 
     def arrange(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the case's arguments as the compiled program takes them."""
+        """Returns the case's arguments in the order and form in which the compiled program takes them."""
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the
-        analysis has to assume any effect; changes the module `marked` in place.
+        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the analysis
+        has to assume any effect. Changes the module `marked` in place.
         """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
@@ -352,8 +352,8 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker has them
-    before it forks. An import that fails is ignored here; a case that needs the library reports the failure.
+    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker need not
+    import them after its fork. An import that fails is ignored here; a case that needs the library reports the failure.
     """
     dialects = ("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
     for name in ("jax_triton.triton_lib", *dialects, CUTILE_COMPILER):
@@ -362,8 +362,8 @@ def import_kernel_libraries() -> None:
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes JAX keep enough frames in a location to reach the user's line, and leave out frames of files in these
-    folders, which are ligerdiag's own.
+    """Makes JAX record more stack frames for each operation, so that the user's line is among them. Also makes it leave out
+    frames of files in these folders, which belong to ligerdiag.
     """
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)
@@ -438,7 +438,7 @@ def convert_to_hlo(text: str) -> bytes:
 
 
 def wrap_module(module: bytes) -> bytes:
-    """Returns a serialized HloProto with this serialized HloModuleProto as its field 1."""
+    """Returns a serialized HloProto that contains the given serialized HloModuleProto, as its field 1."""
     length, rest = bytearray(), len(module)
     while rest > 0x7F:
         length.append(rest & 0x7F | 0x80)

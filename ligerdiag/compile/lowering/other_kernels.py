@@ -16,12 +16,12 @@ from typing import Any, cast
 from ligerdiag.compile.lowering.jax_versions import answer_for_device
 
 CUTILE_COMPILER = "cuda.tile._compile"
-"""The module of cuTile whose function `get_sm_arch` asks the driver."""
+"""The module of cuTile whose function `get_sm_arch` gets the GPU's architecture from the driver."""
 _CUTE_ARCHITECTURE = "CUTE_DSL_ARCH"
 """The environment variable that tells CuTe DSL the architecture."""
 _INSTANTIATE = "instantiate"
 _PRIMITIVES = {"cutile_call_ffi": "cuda.tile.jax._jax", "cutlass_call_inner": "cutlass.jax.primitive"}
-"""From the name of a primitive of cuTile or CuTe DSL to the module that has it."""
+"""Returns the JAX primitives of cuTile and CuTe DSL, for those of the two libraries that the program has imported."""
 OTHER_PRIMITIVES = tuple(_PRIMITIVES)
 
 
@@ -32,9 +32,9 @@ def find_other_primitives() -> list[Any]:
 
 
 def drop_instantiation() -> None:
-    """From now on, makes `jax.ffi.register_ffi_target` leave out the stage `instantiate` of a handler for GPUs. A worker
-    only compiles, so it never runs a call that would need this stage. Before JAX 0.5 the function is in `jax.extend.ffi`,
-    where JAX 0.5 still has it, too.
+    """Makes `jax.ffi.register_ffi_target` leave out the stage `instantiate` of handlers for GPUs, for the rest of the
+    process. A worker only compiles, so it never runs a call that would need this stage. Before JAX 0.5 the function is in
+    `jax.extend.ffi`, where JAX 0.5 still has it, too.
     """
     libraries = _find_ffi_libraries()
     register = libraries[0].register_ffi_target

@@ -1,5 +1,5 @@
-"""Finds the operations that the author of a `custom_partitioning` intends, and gives their tags (numbers that identify
-operations) to the operations that XLA runs instead of them.
+"""Finds the operations that the author of a `custom_partitioning` intends. Gives their tags (numbers that identify
+operations) to the operations that XLA runs in their place.
 
 A `custom_partitioning` holds two functions. Its own function, on whole arrays, defines the intended result: JAX runs it
 if nothing is partitioned, and differentiates and traces only this one. The function that `partition` returns, here
@@ -16,9 +16,9 @@ exchange data between devices, which XLA numbers. XLA's inliner then joins both 
 `custom_partitioning#ld4/mul#ld7`.
 
 Operations of the shards' function and of the function on whole arrays are paired in order if they agree in name, source
-line, number of operands, and ranks and element types of their results. Kernel calls are paired in order, for each
-kernel. An operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin, because only
-one of the two functions may have put it into a nested function. An operation without a twin gets no tag.
+line, number of operands, and ranks and element types of their results. Kernel calls are paired in order, for each kernel. An
+operation gets the tag of its partner, the *twin*, and the tags of the calls around the twin. The calls matter because only
+one of the two functions may have put the operation into a nested function. An operation without a twin gets no tag.
 
 If the two functions do not make the same kernel calls, the shards' function is a different program. Then the
 `custom_partitioning` stays a custom call in the program as intended, with unknown effects, and names the function on
@@ -75,8 +75,8 @@ and line, number of operands, ranks and element types of the results.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of a `custom_partitioning`'s function, or of a function that this one calls, with the properties by
-    which it is paired with the same operation of the other function (on shards or on whole arrays).
+    """An operation of one of the two functions of a `custom_partitioning`, on shards or on whole arrays. It has the
+    properties by which it is paired with the same operation of the other function.
     """
 
     key: _Key
@@ -93,7 +93,7 @@ class FunctionStep:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """Returns the properties in which two calls of one kernel must agree, so that they count as the same call."""
+        """Returns the properties that two calls of one kernel must have in common to count as the same call."""
         return (self.key[1], *self.key[3:], self.calls is None)
 
 
@@ -115,7 +115,7 @@ class WholeFunction:
 
 @contextmanager
 def lower_whole() -> Generator[None]:
-    """Makes JAX, inside the context, lower each `custom_partitioning` to a call of its function on whole arrays."""
+    """Inside the context, makes JAX lower each `custom_partitioning` to a call of its function on whole arrays."""
     library = _find_library()
     primitive = getattr(library, "custom_partitioning_p", None)
     rules: Any = importlib.import_module("jax._src.interpreters.mlir")
@@ -242,10 +242,10 @@ def _compute_kind(of: Any) -> str:
 
 @contextmanager
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
-    """Tags the operations of the shards' functions, for which XLA asks while it compiles inside the context.
+    """Inside the context, XLA compiles and requests functions on shards; this tags the operations of these functions.
 
-    bodies: the functions on whole arrays whose tags are used. Yields a list that is filled meanwhile: the tags of the
-    `custom_partitioning` calls whose shards' function could not be tagged.
+    bodies: the functions on whole arrays whose tags are used. Yields a list, which is filled during the compile: the tags of
+    the `custom_partitioning` calls whose function on shards could not be tagged.
     """
     untagged: list[int] = []
     asked: list[WholeFunction] = []
@@ -315,8 +315,8 @@ def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
 
 
 def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
-    """Tags the module of a shards' function, in place, like the function on whole arrays, and puts each top-level
-    operation into a function of its own.
+    """Gives the operations of a function on shards, whose module is changed in place, the tags of the same operations of the
+    function on whole arrays. Also puts each top-level operation into a function of its own.
 
     Returns whether the module was tagged. It is not tagged if the two functions call different kernels, or if the attempt
     raises an exception, whose traceback goes to the log.

@@ -5,9 +5,9 @@ To JAX's transformations, a function is a list of equations, each of which needs
 array, is different: a read needs every write before it. When JAX splits a function, it may separate a read from the
 writes before it:
 
-- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is
-  then made once, before the loop, and a read of it may run there too, while the kernel call or the store between them
-  stays in the loop.
+- From the body of a scan that it differentiates, JAX hoists everything that needs no iteration. A Ref of a constant is then
+  made once, before the loop, and a read of it may run there too. The kernel call or the store between the two stays in the
+  loop.
 - From the body of a `jax.checkpoint`, JAX computes again what the backward pass needs. It does not repeat a call with
   an effect; it makes the Ref again, and the read sees the original.
 
@@ -15,7 +15,7 @@ XLA then gets another program than the author's. `watch_refs` detects both cases
 them. A *move* is a read that JAX has separated from a write in one of these ways.
 
 The program as its author means it has no Refs. It comes from a second trace (see `intent`), in which JAX's own function
-*discharges* each jaxpr that makes a Ref, as soon as the jaxpr is traced and before any other transformation
+*discharges* each jaxpr that makes a Ref. This happens as soon as the jaxpr is traced, before any other transformation
 (`discharge_refs`). A Ref is then a value, a store returns another value, and a kernel call returns what it writes; JAX
 transforms values correctly. In the program that XLA compiles, JAX discharges every Ref too, but only at the end.
 
@@ -56,7 +56,7 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """Notes on how JAX moved the Refs of one program while it traced the program; see `watch_refs`."""
+    """Notes on how JAX moved accesses of the Refs of one program while it traced the program; see `watch_refs`."""
 
     are_split: bool = False
     """Whether a function that JAX traces inside another one makes a Ref, so that JAX may split the function."""
@@ -84,7 +84,7 @@ class RefNotes:
         )
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns the access to a Ref that a primitive makes: its line, its kernel and its name in the trace.
+        """Returns the record of an access to a Ref by a primitive: its line, its kernel and its name in the trace.
 
         The line comes from `sites`, because JAX's own traceback shows a line of the forward pass even for an access in
         a backward rule.
@@ -96,15 +96,15 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds the record of one move, unless `moves` has it already. In a move, JAX separates a read of a Ref from a write
-        to the same Ref.
+        """Adds the record of one move, unless `moves` has it already. A move is a read of a Ref that JAX has separated from
+        a write to the same Ref.
         """
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Records that JAX may have moved a Ref without ligerdiag noticing, because ligerdiag failed with this
-        exception while it observed JAX.
+        """Records that ligerdiag may have missed a move of a Ref by JAX, because ligerdiag failed with this exception while
+        it observed JAX.
         """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
@@ -143,7 +143,7 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Notes how JAX moves accesses of Refs in everything that is traced inside the context; yields the notes.
+    """Observes how JAX moves accesses of Refs in everything that is traced inside the context, and yields the notes.
 
     sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's code.
     The mapping may be filled while the context is open.
@@ -173,7 +173,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Attaches the line of the last Ref to an exception by which JAX reports that it lost a Ref which it moved;
+    """Inside the context, if JAX raises an exception because it lost a Ref, adds the line of the last Ref to the exception.
     `explain_refs` reads the line.
     """
     try:
@@ -193,7 +193,9 @@ _REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns the message for an exception of JAX's about a Ref that it moved; empty for any other exception."""
+    """Returns a message for an exception by which JAX reports that it lost a Ref that it moved; empty for any other
+    exception.
+    """
     place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
         return ""
@@ -460,9 +462,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Returns whether the program creates a Ref in any of its functions; kernels, which have Refs of their own, do not
-    count.
-    """
+    """Returns whether the program creates a Ref in any of its functions; Refs inside of kernels do not count."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))

@@ -43,7 +43,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """Returns a copy of the location with this name, which replaces the location's own name if it has one."""
+    """Returns a copy of the MLIR location with the name `name`, in place of the name that the location may have."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -55,7 +55,7 @@ def rename_location(location: Any, name: str, context: Any) -> Any:
 
 
 def iterate_lines(location: Any) -> Iterator[tuple[str, int]]:
-    """Yields (file, line) of the Python frames in a location, innermost first."""
+    """Yields (file, line) of each Python frame in an MLIR location, innermost first."""
     if not _HAS_CLASSES:
         yield from ((_read_string(match[1]), int(match[2])) for match in _LINE.finditer(str(location)))
         return
@@ -84,8 +84,8 @@ def set_location(operation: Any, location: Any) -> None:
 def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
-    """Replaces the operation by an equal one at this location, with `more_operands` and `more_results` (types) after
-    the operation's own; returns the new operation.
+    """Replaces the operation by an equal one at this location, and returns the new operation. It has additional operands,
+    and additional results with the types `more_results`, after the operation's own.
     """
     operations: Any = ir.Operation
     attributes = operation.attributes  # iteration yields names or named attributes, depending on the version
@@ -177,7 +177,7 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """Returns the tag, the number in the name of the operation's location; 0 if there is none."""
+    """Returns the tag of an operation, which is the number at the end of its name; 0 if it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
@@ -244,9 +244,9 @@ def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator
     """Yields pairs of positions, (in `ours`, in `others`), of operations with equal keys; both positions increase from
     pair to pair.
 
-    Keys that occur equally often in both lists are paired in their order, as far as the pairs do not cross. Between
-    these pairs, the longest equal runs are matched. A model's layers repeat each key, so comparing every operation with
-    every other one would take quadratic time.
+    Keys that occur equally often in both lists are paired first, in their order, unless the pairs would cross. Between these
+    pairs, the longest equal runs are matched. A model's layers repeat each key, so comparing every operation with every
+    other one would take quadratic time.
     """
     last = (-1, -1)
     for pair in (*_pair_by_count(ours, others), (len(ours), len(others))):

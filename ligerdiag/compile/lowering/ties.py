@@ -1,24 +1,24 @@
 """Ties single readers to kernel calls: a trivial operation makes a reader of a kernel's operand depend on the kernel's
 result, so that XLA must run the reader after the kernel.
 
-A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's
-operands. Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If
-the reader is a kernel call itself, it would overwrite the tied value instead of the original, so `bisect.edges`, which
-searches for the ties that make a program right, does not use such a tie.
+A reader is an operation that uses, after the kernel's call in program order, the storage of one of the kernel's operands.
+Which operands a kernel overwrites is unknown here, so every operand of every custom call is considered. If the reader is a
+kernel call itself, it would overwrite the tied value instead of the original. So `bisect.edges`, which searches for the ties
+that make a program right, does not use such a tie.
 
 A tie replaces one use of a value by `value + s - s`, where s is the sum of the kernel's first floating-point output, cast to
 the value's type. (The example kernels in kernels/ have a mode `trivial`, which does so for all readers at once.) The sum is
-computed right after the kernel and shared by all ties to this kernel; cast, addition and subtraction are put right before
+computed right after the kernel and shared by all ties to this kernel. Cast, addition and subtraction are put right before
 the reader. If the reader is in a function that calls the kernel's function, each function on the path returns the sum too. A
 new operation has the location of the reader (the sum has the location of the kernel), with `ligerdiag tie` at the end of its
 name. So the new operation counts as made by JAX's differentiation if the reader does. The module is tagged again afterwards.
 
-Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage,
-including reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the
-caller's values. An element of a loop's state that the body returns unchanged, and a value that the loop's region takes
-from outside, are other names of the outer value: the next iteration, and readers after the loop, see what this
-iteration overwrites. Other elements are the loop's own storage. If the call is in a function and the storage comes from
-a caller or is returned to it, the callers read it after their call of the function.
+Values share storage as in `analysis.evaluation.program_order`. Every operation that computes makes new storage, including
+reshapes, casts, loops, branches and barriers. Arguments and results of a function are other names of the caller's values. An
+element of a loop's state that the body returns unchanged, and a value that the loop's region takes from outside, are other
+names of the outer value. So the next iteration, and readers after the loop, see what this iteration overwrites. Other
+elements are the loop's own storage. If the call is in a function and the storage comes from a caller or is returned to it,
+the callers read it after their call of the function.
 """
 
 import re
@@ -76,7 +76,7 @@ CUSTOM_CALL = "stablehlo.custom_call"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A read, after a kernel call in program order, of the storage of one of the call's operands."""
+    """A read of the storage of a kernel's operand, after the kernel's call in program order."""
 
     tag: int
     operand: int
@@ -92,8 +92,8 @@ class Use:
 
 class AliasedStorage:
     """The operations of a module, and the sets of its values that share storage. `operations` maps each tag (the operation's
-    number) to the operation; `paths` maps the tag to the operation's place in the module: regions, blocks and positions (see
-    `AliasPath`).
+    number) to the operation; `paths` maps each tag to the operation's place in the module: regions, blocks and positions
+    (see `AliasPath`).
     """
 
     def __init__(self, module: Any) -> None:
@@ -131,9 +131,9 @@ class AliasedStorage:
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns the reason why a tie (a trivial operation that replaces one use of a value) of this operand of a
-        function call would change more than a read: the function passes the operand to a kernel, or returns it. Returns
-        an empty text if the function does neither.
+        """Returns the reason why an operand of a function call cannot get a tie (a trivial operation that replaces one use
+        of a value); an empty text if it can. It cannot if the function passes the operand to a kernel, or returns it,
+        because the tie would then change more than a read.
 
         tag: the number of the function call; for any other operation the text is empty.
         """
@@ -341,7 +341,7 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
     """Returns the readers in the tagged module: the operations that read the storage of a kernel's operand after the
-    kernel's call. Never raises: if the readers cannot be found, `Readers.trouble` has the reason.
+    kernel's call. Raises nothing if the readers cannot be found: `Readers.trouble` then has the reason.
     """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
@@ -414,9 +414,9 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
-    """Makes the readers with these ids run after their kernels. Before each reader, inserts a tie: the trivial operation
-    `value + s - s`, with `s` from the kernel's result. If `by_barrier` is true, inserts an optimization barrier instead.
-    module: the module in which the readers were found.
+    """Makes the readers with these ids run after their kernels. Inserts a tie before each reader, which is the trivial
+    operation `value + s - s` with `s` from the kernel's result or, if `by_barrier` is true, an optimization barrier. module:
+    the module in which the readers were found.
 
     Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
     found or this jaxlib cannot insert the operations.
@@ -525,8 +525,8 @@ class _TieWriter:
 def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
     """Makes the function return the value as an additional result; returns the index of this result.
 
-    operations: the module's operations by tag. The `return` and the calls of the function are replaced by new operations, in
-    this mapping as well.
+    operations: the module's operations by tag. Replaces the `return` and the calls of the function by new operations, in the
+    module and in `operations`.
     """
 
     def exchange(operation: Any, **more: list[Any]) -> None:

@@ -37,7 +37,7 @@ type Lines = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedCall:
-    """A kernel call that the program makes, whether or not it reaches XLA."""
+    """A kernel call that the program makes, whether or not XLA gets it."""
 
     kernel: str
     primitive: str
@@ -69,8 +69,8 @@ class TracedCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Returns whether both are the same call of the user's code: they have the same name or, if one of them has no name,
-        the same kernel and lines.
+        """Returns whether both are the same call in the user's code. They are if they have the same name or, if one of them
+        has no name, the same kernel and lines.
         """
         if self.name and other.name:
             return self.name == other.name
@@ -96,15 +96,15 @@ _inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
 
 
 def find_rule_calls() -> tuple[RuleCall, ...]:
-    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first; leaves
-    out calls of which JAX traces the differentiation rule instead of the function.
+    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first. Leaves out a
+    call if JAX traces its differentiation rule instead of the function.
     """
     return _inside.get()
 
 
 @contextmanager
 def watch_rules() -> Generator[None]:
-    """Notes, for each call of a `custom_vjp` or `custom_jvp` inside the context, whether JAX traces its function or its
+    """Inside the context, records for each call of a `custom_vjp` or `custom_jvp` whether JAX traces its function or its
     rule.
     """
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def _mark_rule(rule: Any, made: RuleCall) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A kernel call at the moment when the program made it, whether or not it reaches XLA."""
+    """A kernel call at the moment when the program made it, whether or not XLA gets it."""
 
     call: TracedCall
     primitive: Any
@@ -172,13 +172,15 @@ class Bind:
 
     @property
     def is_replaced(self) -> bool:
-        """Returns whether JAX uses a differentiation rule instead of the function in which the kernel call happened."""
+        """Returns whether JAX uses a differentiation rule in place of the function that contains the kernel call."""
         return any(call.replaced for call in self.rule_calls)
 
 
 @contextmanager
 def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
-    """Yields a list that receives every kernel call, by one of these primitives, that is traced inside the context."""
+    """Yields a list. Inside the context, every call of one of these kernel primitives is appended to the list when it is
+    traced.
+    """
     binds: list[Bind] = []
 
     def wrap(primitive: Any, bind: Any) -> Any:
@@ -230,8 +232,8 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Returns the name of a kernel's Python function: of a Triton kernel, without its decorators, of a Pallas or cuTile
-    kernel, or of the function of CuTe DSL that launches kernels; for a call of `jax.ffi`, its target.
+    """Returns the name of the Python function of a kernel: a Triton, Pallas or cuTile kernel, or a function of CuTe DSL that
+    launches kernels.
     """
     target = params.get("target_name")
     if isinstance(target, str):
@@ -326,9 +328,9 @@ def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
     """Yields notes on whether JAX changes the order of operations around the kernel calls that it traces; the notes are
     filled inside the context.
 
-    Before 0.6.2, JAX sorts the operations of a function that it differentiates or splits by their dependences, not by
-    the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a
-    kernel before or after the kernel overwrites it.
+    JAX before 0.6.2 sorts the operations of a function that it differentiates or splits by their dependences, not by the
+    time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a kernel before
+    or after the kernel overwrites it.
     """
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()

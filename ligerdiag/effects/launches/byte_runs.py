@@ -1,4 +1,4 @@
-"""Represents, for each program of a launch, a set of bytes of one buffer, as runs of consecutive bytes, with set
+"""Represents a set of bytes of one buffer for each program of a launch, as runs (ranges of consecutive bytes), with set
 operations.
 """
 
@@ -65,7 +65,8 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 def make_runs(
     offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
-    """Returns the bytes of the elements for which the mask is true; of all elements if it is None or Unknown.
+    """Returns the bytes of the elements for which the mask is true; if the mask is None or Unknown, the bytes of all
+    elements.
 
     offset: the elements' offsets in the buffer. width: bytes of an element. active: bool[programs], the programs whose
     elements count.
@@ -181,7 +182,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 
 
 def covers(merged: ByteRuns, size: int) -> bool:
-    """Returns whether runs cover all bytes from 0 to `size`.
+    """Returns whether the runs together have all bytes from 0 to `size`.
 
     merged: the runs of all programs, merged with `by_program=False`; no run ends after byte `size`.
     """
@@ -251,7 +252,7 @@ def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> Byte
 
 
 def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
-    """Returns whether one program reads a byte that another program writes."""
+    """Returns whether some program reads a byte that another program writes."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False

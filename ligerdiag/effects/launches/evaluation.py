@@ -69,7 +69,7 @@ class _Frame:
 
 
 class Evaluation:
-    """Follows a kernel for one launch and records its accesses to memory in a `Trace`."""
+    """Follows a kernel's code for all programs of one launch and records the kernel's accesses to memory in a `Trace`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Evaluation:
 
         place: the grid of the launch, and those programs of the grid that are followed. trace: records their accesses to
         memory. reaches: returns whether the caller needs the addresses of a memory operation in a function. Values are
-        followed only if such an address or the control flow depends on them; if `reaches` is None, all are.
+        followed only if such an address or the control flow depends on them. If `reaches` is None, all values are followed.
         """
         self._module, self._place, self._trace, self._budget = module, place, trace, budget
         self._demand = Demand(module, reaches)

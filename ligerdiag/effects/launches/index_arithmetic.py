@@ -202,9 +202,7 @@ def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | No
 
 
 def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
-    """Returns the pointer moved by an offset in elements of `width` bytes, as `tt.addptr` does. If the offset or the
-    width is unknown (None), returns an Unknown that may point into the same buffers.
-    """
+    """Returns an offset in bytes, given an offset in elements of `width` bytes; None if the offset is unknown."""
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
         return forget(pointer)

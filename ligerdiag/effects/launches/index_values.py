@@ -28,15 +28,15 @@ LARGEST = 2**62
 
 
 class TooLargeError(Exception):
-    """Following the launch exceeds the budget."""
+    """Raised if following the launch would take more than the budget."""
 
 
 class TooManyElementsError(TooLargeError):
-    """A single array would have more elements than the budget allows."""
+    """Raised if one array would have more elements than the budget allows."""
 
 
 class Budget:
-    """The number of array elements and of operations that may still be spent on following one launch.
+    """A budget for following one launch: how many array elements and operations may still be computed.
 
     It is a count rather than a time, so that the result is reproducible.
     """
@@ -61,7 +61,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A value that is not known; if it may be a pointer, its roots say into which arguments' buffers it may point."""
+    """A value that is not known; if it may be a pointer, `roots` has the arguments into whose buffers it may point."""
 
     roots: frozenset[int] = frozenset()
     """Numbers of the kernel's arguments from which a pointer may come, with ELSEWHERE among them if it may also come from
@@ -174,7 +174,7 @@ def _along[T: (np.int64, np.bool_)](array: npt.NDArray[T], rank: int) -> npt.NDA
 
 
 def make_dense(value: Number, budget: Budget) -> Dense:
-    """Returns the value with every element stored."""
+    """Returns the value as a `Dense`, an array in which every element is stored."""
     if isinstance(value, Dense):
         return value
     rank = len(value.shape)
@@ -308,7 +308,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Returns an Unknown that replaces the given values, or a value computed from them: it may point into any buffer
-    into which one of them may point.
+    """Returns an `Unknown` for the given values, or for a value computed from them. It may point into every buffer into
+    which one of them may point.
     """
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

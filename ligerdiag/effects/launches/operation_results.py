@@ -158,8 +158,7 @@ def compute_results(
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
     """Returns an Unknown for the results of an operation. values: its operands.
 
-    If a result is a pointer, it may come from the arguments from which the operands come, or from anywhere if no
-    operand is a pointer.
+    A pointer result may point into the same buffers as the operands. If no operand is a pointer, it may point anywhere.
     """
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN

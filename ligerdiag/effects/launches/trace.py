@@ -1,17 +1,18 @@
 """Decides which values of a kernel must be followed, and records the accesses to each argument's buffer.
 
-Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and
-adds nothing. `Demand` therefore lists the *wanted* values: the values on which control flow depends, the operands of
-memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from
-which these are computed.
+Most of a kernel's arithmetic concerns data, or addresses of buffers that it only reads; following it costs time and adds
+nothing. `Demand` therefore lists the *wanted* values. They are the values on which control flow depends, the operands of
+memory operations that may reach a written buffer, the arguments of functions that access memory, and all values from which
+these are computed.
 
-`Trace` records the bytes of each buffer that the programs of a launch may access, and certainly access, in the order of each
-program, as runs (ranges of consecutive bytes). *May* runs contain every byte that a program may access; *sure* runs contain
-only bytes that it certainly accesses. If a branch depends on data, both ways are followed. A write on both ways is sure. A
-write on one way is not visible on the other way, and a read on either way is never sure. A read is *uncovered* if the
-program has not surely written the bytes before. A write is *blind* if the program has not surely read the bytes before. If
-no program may write a byte blindly, the first program that writes it reads it first: a sure read of the byte then sees the
-contents from before the launch. An atomic exchange whose result is unused counts as a write and not as a read.
+`Trace` records the bytes of each buffer that the programs of a launch may access and those that they certainly access. The
+records are *runs*, ranges of consecutive bytes, in the order of each program. *May* runs contain every byte that a program
+may access; *sure* runs contain only bytes that it certainly accesses. If a branch depends on data, both ways are followed. A
+write on both ways is sure. A write on one way is not visible on the other way, and a read on either way is never sure. A
+read is *uncovered* if the program has not surely written the bytes before. A write is *blind* if the program has not surely
+read the bytes before. If no program may write a byte blindly, the first program that writes it reads it first: a sure read
+of the byte then sees the contents from before the launch. An atomic exchange whose result is unused counts as a write and
+not as a read.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -44,7 +45,7 @@ class Demand:
         """Name of the function that is launched."""
 
     def wants(self, function: Function, op: Operation) -> bool:
-        """Returns whether a result of the operation must be followed."""
+        """Returns whether at least one result of the operation must be followed."""
         reaches = self._reaches
         if reaches is None:
             return True
@@ -59,7 +60,7 @@ class Demand:
         return any(result in wanted for result in op.results)
 
     def is_silent(self, name: str) -> bool:
-        """Returns whether the function called `name` is known and accesses no memory; false if it is recursive."""
+        """Returns whether the function `name` of the module is known to access no memory; false if it is recursive."""
         callee = self._module.functions.get(name)
         if callee is None or not callee.blocks:
             return False
@@ -171,7 +172,9 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The accesses that the programs of a launch may make to one argument's buffer, and those that they surely make."""
+    """The accesses of a launch to the buffer of one argument: the bytes that the programs may access, and the bytes that
+    they surely access.
+    """
 
     size: int | None
     """Bytes of the buffer; None if unknown."""
@@ -361,8 +364,8 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Makes all accesses in the `with` block uncertain. After the block, the yielded dictionary has, by argument,
-        the writes that were sure within the block; these writes no longer count as sure writes of the buffers.
+        """Treats all accesses in the `with` block as accesses that may not happen. After the block, the yielded dict has,
+        for each argument, the writes that surely happen if the block runs.
         """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
@@ -379,8 +382,8 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Records, as sure writes, the bytes that both ways of a branch surely write. one, other: as `maybe` yields
-        them.
+        """Records, as bytes that are surely written, the bytes that both ways of a branch surely write. one, other: the
+        dicts that `maybe` yielded for the two ways.
         """
         for root in one.keys() & other.keys():
             budget = self._budget

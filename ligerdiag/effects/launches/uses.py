@@ -1,11 +1,11 @@
-"""Determines how one launch uses the buffers of a kernel's arguments, including whether its programs would conflict if
+"""Determines how one launch uses the buffers of a kernel's arguments. Also determines whether its programs would conflict if
 two of the buffers were the same bytes.
 
 For a pair of buffers with the same bytes, a read counts as sure if `trace` says so, if it is not part of an atomic
-operation, and if the program itself has not written the bytes before, as it would otherwise read its own write. A
+operation, and if the program itself has not written the bytes before. Otherwise the program would read its own write. A
 kernel in which one program may wait for another (an atomic operation with a used result, a loop around loads whose end
-depends on memory) may order its accesses to shared bytes, so no pair of its buffers counts as SHARED. Buffers of
-different or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
+depends on memory) may order its accesses to shared bytes, so no pair of its buffers counts as SHARED. Buffers of different
+or unknown sizes are not paired; a buffer that the launcher zeroes is paired only with itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,9 @@ class Argument:
     """Whether the buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
-        """Returns the use of this buffer as far as it follows from the access alone. reason: why more is not known."""
+        """Returns the use of this argument's buffer as far as the access alone decides it. reason: why nothing more is
+        known.
+        """
         is_uninitialised = self.is_output and not self.zeroed
         return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
@@ -138,9 +140,9 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Returns a function that returns whether a memory operation may access one of the buffers.
+    """Returns a predicate of (function, operation) that tells whether a memory operation may access one of the buffers.
 
-    The function returns True for every operation of a function that the kernel calls. buffers: numbers of the kernel's
+    The predicate is true for every operation of a function that the kernel calls. buffers: numbers of the kernel's
     arguments.
     """
     function = module.functions[entry]
@@ -282,8 +284,8 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Says whether programs of a grid write bytes that other programs read if two buffers are the same bytes. The fields
-    have the same meaning as in `access.InPlace`.
+    """Says, for two buffers, whether programs of a grid would write bytes that other programs read if the buffers were the
+    same bytes.
     """
 
     neighbours: Neighbours

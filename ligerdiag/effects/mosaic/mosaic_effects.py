@@ -5,11 +5,11 @@ backend_config is a dictionary; its string `module` is MLIR bytecode of `stable_
 (jax/experimental/mosaic/gpu/core.py); the output of a Ref comes last, and its pointer is not used.
 
 The host function takes a table with the address of each buffer, operands before outputs, and loads entry `k` to get the
-address of buffer `k`. The host makes each TMA descriptor in its stack frame; the launch captures the descriptor's
-bytes, and a copy through an address in them is a copy through the descriptor at that offset. A value points to a set of
-places (buffers, table, stack frame), the union over all paths; loops are followed to a fixpoint. A write is possible,
-not certain: masks, bounds and trip counts are ignored. An unknown address could be in any buffer: the accesses to all
-buffers are then UNKNOWN.
+address of buffer `k`. The host makes each TMA descriptor in its stack frame, and the launch captures the descriptor's bytes.
+A copy through an address in these bytes is a copy through the descriptor at that offset. A value points to a set of places
+(buffers, table, stack frame), the union over all paths; loops are followed to a fixpoint. A write is possible, not certain:
+masks, bounds and trip counts are ignored. An unknown address could be in any buffer: the accesses to all buffers are then
+UNKNOWN.
 """
 
 import importlib

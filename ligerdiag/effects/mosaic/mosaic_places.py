@@ -39,12 +39,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Memory that belongs to no buffer of the call: the thread's own, or a constant of the module."""
+    """Memory outside of the call's buffers: memory of the thread, or a constant of the module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Any place: the target of an address that was loaded from memory or made from a number."""
+    """An unknown place: the target of an address that was loaded from memory or made from a number."""
 
 
 type Place = InBuffer | Table | Slot | Own | Foreign
@@ -106,8 +106,8 @@ class PlaceFacts:
         self.mark_unknown(range(self.count), reason)
 
     def find_buffers(self, places: Places) -> frozenset[int]:
-        """Returns the numbers of the buffers that are reachable from the places: directly, through the table, or
-        through a descriptor or address in the stack frame.
+        """Returns the numbers of the buffers that can be accessed from the places: directly, through the table of addresses,
+        or through a descriptor or address in the stack frame.
         """
         found = {place.number for place in places if isinstance(place, InBuffer)}
         for place in places:
@@ -135,8 +135,8 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value may be an address in a buffer, judged by its type, but no place to which it points is
-        known.
+        """Returns whether the value may be an address in a buffer, judged by its type, although ligerdiag knows no place to
+        which it points.
         """
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
@@ -153,16 +153,17 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Returns the places to which a value of unknown origin may point. This is `Foreign` if the value is an address. It is
-    no place if the value is no address, or an address in memory that no buffer is in, such as shared memory.
+    """Returns the places to which a value of unknown origin may point. This is `Foreign` if the value may be an address in a
+    buffer. There is no place if the value is no address, or an address in memory that holds no buffer, such as shared
+    memory.
     """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Passes places on from an operation's operands to the arguments of its regions, and from the values that the
-    regions yield to the operation's results.
+    """Records where values in an operation with regions may point. Arguments of a region may point to the same places as the
+    operation's operands. The operation's results may point to the same places as the yielded values.
     """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):

@@ -71,12 +71,14 @@ _HARMLESS = re.compile(
 
 
 def derives_pointers(name: str) -> bool:
-    """Returns whether the operation called `name` accesses no memory, and its results may point where its operands do."""
+    """Returns whether the operation called `name` accesses no memory and may return addresses made from its operands."""
     return _DERIVES.fullmatch(name) is not None
 
 
 def is_harmless(name: str) -> bool:
-    """Returns whether the operation called `name` accesses no buffer, and passes pointers on only through its regions."""
+    """Returns whether the operation called `name` accesses no buffer, and passes addresses only to and from its own
+    regions.
+    """
     return _HARMLESS.fullmatch(name) is not None
 
 

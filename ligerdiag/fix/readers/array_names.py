@@ -40,7 +40,9 @@ _OBJECTS = frozenset({"self", "cls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContents:
-    """The variables that have to get the new contents of an overwritten array, in the function of a call."""
+    """The variables in a function that have to get new contents, because a kernel call in the function overwrites their
+    array.
+    """
 
     name: str = NOWHERE
     """The variable to which the call's result is assigned; `NOWHERE` if the function does not read it."""
@@ -53,7 +55,7 @@ class NewContents:
 
     @property
     def after(self) -> list[str]:
-        """Returns the source lines to put after the call."""
+        """Returns the source lines to insert after the call."""
         return [f"{one} = {self.name}" for one in self.followers]
 
 
@@ -76,11 +78,10 @@ def plan_new_contents(
     file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, hands_up: bool
 ) -> NewContents:
     """Returns the variables that have to get the new contents of the argument `value` of a call. Raises CannotFixError if
-    the array may also be held, and read later, by something to which the new contents cannot be assigned, such as an object
-    that some other code keeps.
+    something else may hold the array and be read later, and cannot be assigned to, such as an object that other code keeps.
 
-    writer: name of the function that overwrites the array, for messages. hands_up: whether the function of the call
-    returns the new contents of its parameters as well.
+    writer: name of the function that overwrites the array, for messages. hands_up: whether the function around the call also
+    returns the new contents of its parameters to its callers.
     """
     if isinstance(value, cst.Attribute | cst.Subscript):
         return _plan_part(file, call, value, writer)

@@ -1,4 +1,4 @@
-"""Finds the callers of a function in the user's project, and those among them that may read an array that the function
+"""Finds the callers of a function in the user's project, and the callers that may read an array which the function
 overwrites.
 """
 
@@ -15,14 +15,14 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
 class UnreachedCallerError(CannotFixError):
-    """Raised if a caller would still read the old contents. A change that also returns the new contents to
-    callers may help.
+    """Raised if a caller would still read the old contents of an overwritten array. A change that also returns the new
+    contents to the callers may help.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """A function whose callers may read the array that some of its parameters held before a kernel overwrote it."""
+    """A function and some of its parameters, whose arrays a kernel overwrites. Callers may read these arrays later."""
 
     file: SourceFile
     function: cst.FunctionDef
@@ -46,8 +46,8 @@ def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
 
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
     """Returns the argument that a call passes for a parameter; None if the call passes no argument for it. Raises
-    CannotFixError if the call unpacks its arguments with `*` or `**`, so that nobody can see which argument the parameter
-    gets.
+    CannotFixError if the call unpacks its arguments with `*` or `**`, so that the source does not show which argument the
+    parameter gets.
     """
     assert caller.call is not None
     named = next((one for one in caller.call.args if one.keyword is not None and one.keyword.value == parameter), None)
@@ -63,8 +63,8 @@ def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> 
 
 
 def find_reader(project: Project, handed: Handed, depth: int) -> str:
-    """Returns the reason why a caller of the function, or one of at most `depth` callers further up, may read the old
-    contents; empty if none does.
+    """Returns a text that says which caller of the function may read the old contents, and why; empty if none does. Looks at
+    callers of callers as well, up to `depth` levels.
     """
     name = name_function(handed.file, handed.function)
     for caller in list_callers(project, handed.file, handed.function):
@@ -115,7 +115,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
-    """Returns the places that may call the function in a way that the source does not show, such as through `getattr`."""
+    """Returns the places that may call the function although the source does not show it, such as through `getattr`."""
     owner = find_owner(home, function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:
@@ -124,7 +124,7 @@ def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -
 
 
 def changes_results(decorator: cst.Decorator) -> bool:
-    """Returns whether a decorator may change the results of a function, or interpret them, so that additional results would
+    """Returns whether a decorator may change or interpret the results of a function. Additional results would then
     break it.
     """
     value = decorator.decorator

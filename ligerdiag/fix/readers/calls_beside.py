@@ -1,9 +1,9 @@
-"""Finds the kernel calls beside a changed call, in the same function, of which the findings of the case say nothing.
+"""Finds the kernel calls beside a changed call, in the same function, about which the case has no findings.
 
-A function that returns new contents after a cure returns them on every way through it. On a way with another call of the
-kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call, so that the
-hidden write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and
-that the cure does not change, is named in the answer.
+A function that returns new contents after a cure returns them on every path through it. On a path with another call of the
+kernel, such as the other branch of `if big:`, the returned array would be the operand from before that call. The hidden
+write would stay there. Such a call is changed in the same way. A call that may overwrite the array as well, and that the
+cure does not change, is named in the answer.
 """
 
 import re
@@ -38,8 +38,8 @@ class _KernelCall:
 
 
 def list_calls_beside(site: CallSite) -> list[cst.Call]:
-    """Returns the other calls of the site's kernel in the function of the site that do not declare the write, as those
-    calls that have the operands.
+    """Returns the other calls of the site's kernel in the same function that do not declare the write. A call is given as
+    the `Call` node that has the operands.
     """
     function = site.file.find_function(site.call)
     if function is None or site.forwarding is not None:
@@ -63,10 +63,9 @@ def list_unchanged(
     parameters: Sequence[str],
     changed: Collection[cst.CSTNode],
 ) -> list[str]:
-    """Returns words for each kernel call that may overwrite one of a function's parameters and is not changed: a call in
-    the function itself that gets the parameter, or a call in a function of the same file that gets the parameter. A kernel
-    whose source shows that it does not store there is left out.
-    changed: the changed calls.
+    """Returns a text about each kernel call that the cure does not change, although it may overwrite one of a function's
+    parameters. Such a call gets the parameter directly, or through another function of the same file. A call is left out if
+    the kernel's source shows that it does not store there. changed: the changed calls.
     """
     found: list[str] = []
     own = {one.call: one for one in _list_kernel_calls(file, function)}

@@ -1,9 +1,9 @@
 """Finds the uses of a function by its name: its calls (also through imports, other names and `jax.jit`), and the places
 where it is passed as a value.
 
-Every place that reads the name is a call, another name that is followed, or a use as a value, which is a caller without a
-call. Places that may name the function in a string, as `getattr` does, are listed separately, because it cannot be decided
-whether they refer to it.
+Each place that reads the name is a call, an assignment to another name, which is followed, or a use as a value, which counts
+as a caller without a call. Places that may name the function in a string, as `getattr` does, are listed separately, because
+it cannot be decided whether they refer to it.
 """
 
 import re
@@ -58,7 +58,7 @@ def list_imported_uses(
 ) -> Iterator[tuple[SourceFile, cst.CSTNode]]:
     """Yields (file, expression) for each expression in another file that refers to the name `name` of the module `home`.
 
-    seen: the names that have been followed already; the function adds those that it follows.
+    seen: (file, name) pairs that have been searched already; the function adds the pairs that it searches.
     """
     if (home, name) in seen:
         return
@@ -113,9 +113,9 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the uses of a function that begin with the expression `node`, which refers to the function: its calls, and the
-    uses of variables to which it is assigned. seen: the assignments that have been followed already; each newly followed
-    assignment is added. first: as in `Caller`.
+    """Yields the uses of a function through the expression `node`, which refers to it: calls, and uses of variables to which
+    the expression is assigned. seen: the assignments that have been followed already; each newly followed assignment is
+    added. first: as in `Caller`.
     """
     parent = next(file.list_parents(node))
     if isinstance(parent, cst.Call) and parent.func is node:

@@ -173,7 +173,7 @@ def _is_named(file: SourceFile, name: cst.Name) -> bool:
 def find_later_read(
     file: SourceFile, call: cst.CSTNode, variable: SourceVariable, *, apart_from: cst.CSTNode | None = None
 ) -> cst.Name | None:
-    """Returns a place after the call where the value that the variable has at the call may be read; None if there is no such
+    """Returns a place after the call that may read the variable before it gets another value; None if there is no such
     place.
 
     apart_from: an expression whose reads do not count.
@@ -278,8 +278,8 @@ def is_before(file: SourceFile, node: cst.CSTNode, call: cst.CSTNode) -> bool:
 
 
 def dominates(file: SourceFile, earlier: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Returns whether a statement always runs before a call: the statement is above the call, in the same block or one
-    around it.
+    """Returns whether a statement always runs before a call: it is above the call, in the same block as the call or in a
+    block around it.
     """
     block = next((one for one in file.list_parents(earlier) if isinstance(one, cst.IndentedBlock | cst.Module)), None)
     around = list(file.list_parents(call))
@@ -296,7 +296,7 @@ _LOOP_CALLS = frozenset({"scan", "while_loop", "fori_loop", "associative_scan"})
 
 def find_unpacking(file: SourceFile, whole: SourceVariable, part: SourceVariable) -> cst.CSTNode | None:
     """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`. The other
-    names that the statement assigns are then other arrays. Returns None if there is no such statement, or if two parts may
+    names that the statement assigns then hold other arrays. Returns None if there is no such statement, or if two parts may
     be the same array.
     """
     if not _is_carried(file, whole):
@@ -339,8 +339,8 @@ def _is_body(file: SourceFile, function: Scope) -> bool:
 
 
 def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
-    """Returns whether a function is passed as an argument to a JAX loop or to a `Case`. Both call the function with new
-    arrays.
+    """Returns whether the function at `node` is passed as an argument to a JAX loop or to a `Case`, which both call it with
+    new arrays.
     """
     return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
 

@@ -1,10 +1,9 @@
 """Runs custom calls as opaque functions: it needs to know which buffers a call reads and writes, and not its code.
 
-XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right
-for any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for
-a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
-moves them, and a call into which XLA merged several computes the values of each of them. Element i of a buffer that a
-call writes becomes
+XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right for
+any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for a call
+here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA moves them. A
+call into which XLA merged several computes the values of each of them. Element i of a buffer that a call writes becomes
 
     0.5 + |(t mod 2) - 1|,  t = p[i] + w[i] (D + sum over the read buffers b of the same length of c[b] x[b][i])
 
@@ -15,8 +14,8 @@ to t, with a factor even nearer to 1. So
 - each element depends on each element that the call may read, and most of all on those at its own place;
 - a sum over the elements depends on them, too: where D changes, half of the elements may rise and half of them fall, but
   not by equal amounts;
-- the function is continuous and its slopes are at most a little above 1, so that rounding errors do not grow by much
-  when a loop repeats it, while its values still depend on those that it read many iterations ago;
+- the function is continuous and its slopes are at most a little above 1, so that rounding errors do not grow by much when a
+  loop repeats it; its values still depend on those that it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
 
 A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
@@ -65,8 +64,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is a custom call that an opaque function may replace: replay cannot compute its
-    target by itself. A kernel is such a target; XLA's own calls for products or sorts are not.
+    """Returns whether an opaque function may replace the instruction. It may if the instruction is a custom call whose
+    target replay cannot compute by itself, such as a kernel; XLA's own calls for products or sorts are not replaced.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -80,8 +79,8 @@ def compute_elements(call: HloInstruction) -> int:
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
-    """Returns the call as an opaque function with these effects. Raises NotCoveredError if effects are unknown, or if a
-    buffer is no array in row-major layout.
+    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects. Raises
+    NotCoveredError if effects are unknown, or if a buffer is no array in row-major layout.
 
     has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
     """
@@ -124,7 +123,9 @@ def _describe_use(access: Access, use: OperandUse, shape: ShapeProto) -> OpaqueU
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class OpaqueRunner:
-    """Runs the custom calls of one module as opaque functions; see `program.Kernels`."""
+    """Runs the custom calls of one module as opaque functions, stand-ins that read and write the same buffers; see
+    `program.Kernels`.
+    """
 
     calls: Mapping[int, OpaqueCall]
     """By the id of the instruction. The runner runs these calls and no others."""
@@ -136,14 +137,14 @@ class OpaqueRunner:
     """Whether the functions have values of both signs."""
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction is one of the calls."""
+        """Returns whether the instruction is one of the calls that this object runs."""
         return instruction.opcode == "custom-call" and instruction.id in self.calls
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites the elements that the call writes with values of its opaque function; see `program.Kernels`.
-        Outputs that the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function, the call's stand-in; see
+        `program.Kernels`. Outputs that the call does not write become NaN, or 0 for integers.
         """
         del watched
         for output in outputs:

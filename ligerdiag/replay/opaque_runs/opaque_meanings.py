@@ -1,8 +1,8 @@
 """Compares two programs in program order with opaque functions in place of their kernels: do they pass the same values on?
 
 Real numbers may hide a change: an output may not depend on the contents that a kernel leaves, although the kernel reads
-them. An opaque function depends on all that its kernel may read (see `opaque`), so that equal outputs mean that each
-kernel gets the same contents in both programs, and each output the same results.
+them. An opaque function depends on all that its kernel may read (see `opaque`), so if the outputs of both programs are
+equal, each kernel gets the same contents in both, and each output gets the same results.
 
 The change declares writes. So a call of one program has further outputs in the other one, which alias operands, and its
 kernel may write the operand through the pointer to that output. Both are one place here: the use of an output that aliases
@@ -38,7 +38,9 @@ type FindEffects = Callable[[HloInstruction], CallEffects]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueDifferences:
-    """The differences between two programs with opaque functions in place of their kernels."""
+    """The differences between two programs with opaque functions (stand-ins with the same buffers) in place of their
+    kernels.
+    """
 
     different: tuple[str, ...] = ()
     """Names of the outputs that differ."""
@@ -56,8 +58,8 @@ class _PlacedCall:
 
 
 def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects) -> MatchedCalls:
-    """Returns the custom calls of two programs as opaque functions. Raises NotCoveredError if a call cannot run as one, or
-    if the programs call other kernels.
+    """Returns the custom calls of two programs as opaque functions, stand-ins that read and write the same buffers. Raises
+    NotCoveredError if a call cannot run as one, or if the programs call other kernels.
 
     find_effects: returns the effects of a call of either program.
     """

@@ -4,14 +4,14 @@ The runs are those of `case_run`: program order, program order in isolated memor
 widened to f64 (see `widening`), and each custom call runs as an opaque function (see `opaque`). So nothing here needs a
 call's code, and everything depends on the effects that the analysis, or the user's declaration, says that a call has.
 
-XLA folds constants and rewrites arithmetic in the original types, for instance `x / 3` to `x * 0.333...`, rounded to
-bf16. How far that moves an output is measured: the schedule runs with functions that leave their operands unchanged,
-and should then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least
-`LEAST` and at most the tolerance that the original types have in an ordinary replay. An output with a larger error is
-wrong, because only a hidden write that the schedule orders differently can cause it. But rounding also enters through
-the values that an opaque function reads, and loops amplify it. A schedule whose functions leave their operands
-unchanged does not show this part: an output that is much nearer to the intended than to the stale prediction (`_NEAR`),
-with an error that rounding can reach (`_NOISE`, `_SHARE`), is undecided.
+XLA folds constants and rewrites arithmetic in the original types, for instance `x / 3` to `x * 0.333...`, rounded to bf16.
+How far that moves an output is measured: the schedule runs with functions that leave their operands unchanged, and should
+then give the stale prediction. `_CALIBRATION` times its error is the tolerance of the output, at least `LEAST` and at most
+the tolerance that the original types have in an ordinary replay. An output with a larger error is wrong, because only a
+hidden write that the schedule orders differently can cause it. But rounding also enters through the values that an opaque
+function reads, and loops amplify it. A schedule whose functions leave their operands unchanged does not show this part. An
+output that is much nearer to the intended than to the stale prediction (`_NEAR`), with an error that rounding can reach
+(`_NOISE`, `_SHARE`), is undecided.
 
 With functions that leave their operands unchanged, the schedule may miss even the stale prediction by more than the
 original types explain. Wrong numbers then need not come from a hidden write, so the output is undecided. One exception:
@@ -107,9 +107,9 @@ def list_opaque_calls(
 
 
 def count_draws(optimized: HloModule) -> int:
-    """Returns the number of runs, each with other functions. There are several if the schedule branches: a predicate
-    may depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch
-    than the right predicate.
+    """Returns the number of runs, each with other functions. There are several if the schedule branches. A predicate may
+    depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch than the
+    right one.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 
@@ -117,8 +117,8 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions in place of custom calls, and returns the record; if replay
-    does not cover an operation, the record names it.
+    """Replays both modules in f64 with opaque functions (stand-ins that read and write the same buffers) in place of custom
+    calls. Returns the record, which names an operation if replay does not cover it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """

@@ -61,9 +61,9 @@ class WideMemory(DeviceMemory):
     @override
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Encloses a call that may overwrite its operands. If a part of an element has been overwritten, the call gets
-        another number in its place. Afterwards the elements that the call wrote are copied into their gaps (see the
-        module's docstring), and all other elements get their bytes from before the call back.
+        """Encloses a call that may overwrite its operands. If a part of an element has been overwritten, the call reads
+        another number in place of that element. Afterwards the elements that the call wrote are copied into their gaps (see
+        the module's docstring), and all other elements get their bytes from before the call back.
         """
         found: list[tuple[Array, Array, Array, list[Array]]] = []
         for operand in operands:

@@ -10,7 +10,7 @@ order the floats (see `float_bits`): then they become integers of 64 bits. Outsi
 each value in memory, both conversions are not covered, because their intermediate values have no place there. A
 `bitcast` between integers of different widths is never covered.
 
-The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened one on it.
+The buffer assignment is that of the original schedule. `wide_memory.WideMemory` runs the widened schedule on it.
 """
 
 from collections.abc import Iterator

@@ -3,9 +3,9 @@
 Bits: a shift amount is unsigned, so a negative one is large. A shift by the width or more gives 0; an arithmetic shift
 to the right gives copies of the sign.
 
-Comparisons and choices: `compare` orders floats as IEEE 754 does (NaN is unordered), or with `TOTALORDER` by sign and
-magnitude of their bits: -NaN < -inf < -0 < 0 < inf < NaN. `maximum`, `minimum` and `clamp` propagate NaN; of two zeros
-of different sign they may return either. The bounds of `clamp` and the predicate of `select` may be scalars if the
+Comparisons and choices: `compare` orders floats as IEEE 754 does (NaN is unordered). With `TOTALORDER` it orders them by
+sign and magnitude of their bits: -NaN < -inf < -0 < 0 < inf < NaN. `maximum`, `minimum` and `clamp` propagate NaN; of two
+zeros of different sign they may return either. The bounds of `clamp` and the predicate of `select` may be scalars if the
 other operands are arrays.
 
 Arithmetic: integers wrap around. x / 0 is -1 (all ones), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.

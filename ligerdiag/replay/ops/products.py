@@ -1,10 +1,10 @@
 """Computes matrix products: `dot`, `__cublas$gemm` and `__cublas$lt$matmul`.
 
-Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64,
-and is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is
-ignored: it allows a device to accumulate less exactly and never demands it. Both operands are brought into the shapes
-[batch, m, k] x [batch, k, n], in row-major order, so that BLAS takes one path and equal products get equal bits however
-the program writes them.
+Floats narrower than f32 are widened to f32; a product accumulates in f32, or in f64 if an operand or the result is f64, and
+is rounded once, to the result's dtype. Integers are exact, modulo the result's width. `precision_config` is ignored: it
+allows a device to accumulate less exactly and never demands it. Both operands are brought into the shapes [batch, m, k] x
+[batch, k, n], in row-major order. BLAS then takes one path, and equal products get equal bits however the program writes
+them.
 
 A cuBLAS call computes D = activation(alpha * lhs x rhs + beta * C + bias) in f32 (f64 if an operand is f64) and rounds
 once. Its operands are lhs, rhs, C if beta is not 0, and the bias if the epilogue adds one. Its results are D, the
@@ -144,8 +144,8 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores read f32
-    operands so, unless the program asks for more precision.
+    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores round f32 operands
+    like this unless the program asks for more precision.
     """
     if dtype == np.float32:
         left, right = (

@@ -1,10 +1,10 @@
 """Computes `reduce`, `scan` and `reduce-window`: folds by a computation that combines two values of each operand into
 one.
 
-Most reducers are a single operation, which NumPy has as a ufunc; any other reducer is called with whole arrays and
-works element by element. Floats are added in f64 and the sum is rounded once; other ufuncs compute narrow floats (f16,
-bf16, f8) in f32. XLA's semantics rounds after each addition, and a GPU adds in f32 in its own order: the sum here is
-closer to the true sum than either of theirs, and independent of the order.
+Most reducers are a single operation, which NumPy has as a ufunc; any other reducer is called with whole arrays and works
+element by element. Floats are added in f64 and the sum is rounded once; other ufuncs compute narrow floats (f16, bf16, f8)
+in f32. XLA's semantics rounds after each addition, and a GPU adds in f32 in its own order. The sum here is closer to the
+true sum than both, and independent of the order.
 
 `reduce` applies a reducer that is not a ufunc as a tree that keeps the elements' order. XLA promises no order and so
 requires an associative reducer, for which the tree equals a fold from the left.
@@ -14,8 +14,8 @@ requires an associative reducer, for which the tree equals a fold from the left.
 one slice of each output and the next carries. The result is the outputs and the last carries. Checked against XLA:CPU,
 which may compute associative scans in any order.
 
-`reduce-window` folds windows that slide over the operands. A window that reaches from one end of a dimension to each
-element is a running fold (`cumsum`), computed in one pass, or in a logarithmic number of calls of the reducer.
+`reduce-window` folds windows that slide over the operands. A window that extends from one end of a dimension to each element
+is a running fold (`cumsum`). It is computed in one pass, or in a logarithmic number of calls of the reducer.
 """
 
 import itertools
@@ -56,7 +56,7 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reducer:
-    """A computation that combines two values of each operand into one, as a `reduce` or a scatter calls it."""
+    """The computation that a `reduce` or a scatter calls: it combines two values of each operand into one."""
 
     computation: int
     scope: Scope
@@ -66,7 +66,9 @@ class Reducer:
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
-        """Combines arrays of one shape element by element, by evaluating the reducer's computation (not a ufunc)."""
+        """Combines arrays of one shape element by element, by evaluating the reducer's computation, without a NumPy
+        ufunc.
+        """
         shape = first[0].shape
         value = self.scope.call(self.computation, (*first, *second))
         arrays = value if isinstance(value, tuple) else (value,)

@@ -75,7 +75,9 @@ class RememberedProducts:
     """The worth (see the module's docstring) of the product that was forgotten last."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
-        """Returns the product of two stacks of matrices, computed in this dtype or remembered."""
+        """Returns the product of two stacks of matrices in this dtype. If it has been computed before, returns the
+        remembered array.
+        """
         times = left.size * right.shape[2]
         if times < WORTHWHILE or times < WORTHWHILE_PER_BYTE * (left.nbytes + right.nbytes):
             return multiply(left, right, dtype)

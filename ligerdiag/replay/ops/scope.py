@@ -1,9 +1,8 @@
 """The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell; inside
-of a shard_map it may be in one cell per device (`Spread`), each of which may hold one device's part of an array from
-outside of the shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
-arrays can be shared.
+A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell. Inside of a
+shard_map it may be in one cell per device (`Spread`). Such a cell may hold one device's part of an array from outside of the
+shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -138,7 +137,7 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """Returns the value that the cells store. Raises ArtifactError for cells that are spread over devices."""
+    """Returns the value that the cells store. Raises ArtifactError if each device has a cell of its own."""
     match cells:
         case Cell():
             return cells.array
@@ -160,8 +159,8 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns cells, nested in tuples like the arrays of the shape. The cells that are used are removed from the front
-    of the list `cells`.
+    """Returns cells, nested in tuples like the arrays of the shape. Takes these cells from the front of the list `cells`,
+    which it shortens.
     """
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])

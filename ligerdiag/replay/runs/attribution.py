@@ -1,11 +1,11 @@
 """Attribution: compares an output's values with the intended and the stale ones, within the limits of rounding.
 
-The stale values are those of program order in isolated memory, where no kernel overwrites an operand. A hidden write is
-such an overwrite, of which XLA does not know. `error` is the relative error of the actual values compared with the
-intended ones, `stale_error` their error compared with the stale ones, and `distance` the error of the stale values
-compared with the intended ones. Norms are Euclidean, computed in f64 from blocks. Errors are relative to ||intended||
-or ||stale||; where that is 0, to the other one's norm, or to 1. Integers and booleans have no rounding: their tolerance
-is 0, and their error is the share of elements that differ.
+The stale values are those of program order in isolated memory, where no kernel overwrites an operand. A hidden write is such
+an overwrite, of which XLA does not know. `error` is the relative error of the actual values compared with the intended ones.
+`stale_error` is their error compared with the stale ones, and `distance` is the error of the stale values compared with the
+intended ones. Norms are Euclidean, computed in f64 from blocks. Errors are relative to ||intended|| or ||stale||; where that
+is 0, to the other one's norm, or to 1. Integers and booleans have no rounding: their tolerance is 0, and their error is the
+share of elements that differ.
 
 The first match decides:
 
@@ -20,10 +20,10 @@ The first match decides:
 - Partly stale by rows: each row equals the intended or the stale one, and both kinds occur among the rows in which the
   two differ. A row's error is relative to its own norm, at least to the root mean square of the rows' norms, so that
   rows of rounding noise do not count as different. A row that equals both is fresh.
-- Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small
-  elements to `x + s - s`, by which its author makes readers of `x` wait for the kernel that computes `s`, has error
-  0.25, and its stale values are at distance 4e4; the other gradients of that program have error 0.005 and distance 1. A
-  sum with one stale term among many also looks lossy; `rounding.is_overwritten` tells the two cases apart.
+- Lossy: error < 0.5, and `actual` is 10 times nearer to intended than to stale. A bias gradient that lost its small elements
+  to `x + s - s`, by which its author makes readers of `x` wait for the kernel that computes `s`, has error 0.25, and its
+  stale values are at distance 4e4. The other gradients of that program have error 0.005 and distance 1. A sum with one stale
+  term among many also looks lossy; `rounding.is_overwritten` tells the two cases apart.
 - Neither: any other output.
 """
 

@@ -134,8 +134,8 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the artifact of a case (the directory with the results of its compile) and returns the record of the
-    replay; if replay does not cover an operation, the record names it.
+    """Replays the artifact of a case, which is the directory with the results of its compile. Returns the record of the
+    replay, which names an operation if replay does not cover it.
 
     rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
     because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its
@@ -214,8 +214,8 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
 def run_schedule(
     schedule: ScheduleRunner, signature: Signature, shards: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
-    """Runs the schedule and returns every output by name: the whole array, then one more for each device whose copy has
-    other bits.
+    """Runs the schedule and returns the arrays of each output by its name: the whole array, then one more whole array for
+    each device whose copy differs in bits.
 
     shards: each device's shards of the inputs.
     """
@@ -236,8 +236,8 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Maps the name of each output to the relative error that rounding explains, by the narrowest dtype of the program
-    and the output.
+    """Maps the name of each output to the relative error that rounding explains, judged by the narrowest dtype of the
+    program and the output.
     """
     dtypes = {
         get_dtype(i.shape)

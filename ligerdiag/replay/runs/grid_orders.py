@@ -9,10 +9,10 @@ concurrently with their stores crossed: a program whose atomic operation came fi
 programs wait for each other, as at a lock, does not run concurrently, because the code that a lock protects does not
 either.
 
-If an output shares the bytes of an operand, the launch also runs with separate bytes for the two: the results differ if
-a program reads an element of the operand that has already been overwritten through the output. Bytes that the launcher
-zeroes are zeroed in both. This run cannot show anything if the kernel writes through the operand's pointer, because the
-output then lacks these values. If atomics were used, a difference within rounding is not a race.
+If an output shares the bytes of an operand, the launch also runs with separate bytes for the two. The results differ if a
+program reads an element of the operand that has already been overwritten through the output. Bytes that the launcher zeroes
+are zeroed in both. This run cannot show anything if the kernel writes through the operand's pointer, because the output then
+lacks these values. If atomics were used, a difference within rounding is not a race.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """Returns the largest relative difference in any buffer, whether an operand in `racing` explains it or not."""
+        """Returns the largest relative difference in any buffer, also if an operand in `racing` explains this difference."""
         return max((self.order, *self.racing.values()))
 
 

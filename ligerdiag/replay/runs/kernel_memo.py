@@ -48,7 +48,7 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner that this one uses runs the instruction."""
+        """Returns whether the runner underneath runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
@@ -88,14 +88,14 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, without recording observations, and then restores the operands that share no
-    bytes with an output, which undoes the hidden writes.
+    """Runs kernels through another runner, without recording observations. Then undoes the hidden writes: it restores the
+    operands that share no bytes with an output.
     """
 
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner that this one uses runs the instruction."""
+        """Returns whether the runner underneath runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(

@@ -1,13 +1,13 @@
 """Runs kernels on bytes, from the Triton IR that their calls carry, and records observations of each launch.
 
 Before a launch, a canary, a bit pattern that kernels hardly ever compute, fills each output that shares no bytes with
-another buffer. An element that still holds the canary afterwards was not written; if a kernel could have computed that
-very value, a second run with another canary has to confirm it. A launch races if its results change when the programs
-of its grid run in another order, or when an operand and an output that share bytes get separate bytes (see
-`grid_orders`). If a program reads an element of an output with a canary before any program has written it, the read is
-recorded, provided that this happens in both orders: when the programs run from first to last, and when they run from
-last to first. If it happens in only one order, one program writes what another reads, which is a race. If the schedule
-is executed again on the same constants, the observations of that execution are kept separately.
+another buffer. An element that still holds the canary afterwards was not written; if a kernel could have computed that very
+value, a second run with another canary has to confirm it. A launch races if its results change when the programs of its grid
+run in another order, or when an operand and an output that share bytes get separate bytes (see `grid_orders`). If a program
+reads an element of an output with a canary before any program has written it, the read is recorded. This must happen in both
+orders: when the programs run from first to last, and when they run from last to first. If it happens in only one order, one
+program writes what another reads, which is a race. If the schedule is executed again on the same constants, the observations
+of that execution are kept separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,8 +78,8 @@ class Watch:
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Maps the number of each watched output that has unwritten elements to a mask of these elements: they still
-        hold the canary, the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
+        """Maps the number of each watched output that has unwritten elements to a mask of these elements. They still hold
+        the canary, which is the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
         operands.
 
         other: whether the outputs were filled with the second canary.

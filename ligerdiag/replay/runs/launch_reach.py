@@ -1,11 +1,12 @@
 """Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
 
-If a call's results depend on the order of the programs of its grid, the programs run in the order that showed it; the
-call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or leave elements
-unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a call reaches the
-outputs that depend on its results and differ in at least one bit. An output that differs but depends on the results of
-none of these calls must depend on an operand that one of them overwrites; then all of these calls count as reaching the
-output. If no output differs and some output is not finite, the run proves nothing. All other calls run as before.
+If a call's results depend on the order of the programs of its grid, the programs run in the order that showed this
+dependence. The call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or
+leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a call
+reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends on the
+results of none of these calls must depend on an operand that one of them overwrites; then all of these calls count as
+reaching the output. If no output differs and some output is not finite, the run proves nothing. All other calls run as
+before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +47,7 @@ class AlteredKernels:
     """
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner that this one uses runs the instruction."""
+        """Returns whether the runner underneath runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
@@ -61,8 +62,8 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations of kernel calls, each with the call's source line; if a call races or is incomplete,
-    also with the outputs of the program that it reaches.
+    """Returns the observations of kernel calls, each with the call's source line. For a call that races or is incomplete,
+    adds the outputs of the program that it reaches.
 
     If nobody uses an output of a call, the observations of that output are dropped. module: the schedule, which `run`
     runs.

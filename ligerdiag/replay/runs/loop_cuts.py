@@ -52,8 +52,8 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """The loops to cut short. `program` and `optimized`, one for each module, map the id of a `while` to the most
-    iterations that it runs.
+    """The loops to cut short. For each module, the fields `program` and `optimized` map the id of a `while` to the most
+    iterations that it may run.
     """
 
     program: Mapping[int, int] = field(default_factory=dict[int, int])

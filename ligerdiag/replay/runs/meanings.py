@@ -39,7 +39,7 @@ def compare_programs(
     first: Programs, changed: Programs, draws: Iterable[DrawArguments], modules: Mapping[str, Path]
 ) -> Differences:
     """Returns the differences between two programs on several sets of arguments. Stops at the first set that shows a
-    difference, or once the comparisons have taken long. modules: see `KernelRunner`. Raises NotCoveredError.
+    difference, or once the comparisons have taken too long. modules: see `KernelRunner`. Raises NotCoveredError.
     """
     start, found = time.monotonic(), list[Differences]()
     for draw in draws:

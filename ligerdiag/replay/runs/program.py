@@ -106,7 +106,7 @@ def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[st
 def describe_first_nan(
     module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array], *, is_unwritten: bool = False
 ) -> str:
-    """Returns one line that names the operation that makes the first NaN, or the argument that contains one.
+    """Returns one line that names the operation with the first NaN, or the argument that contains a NaN.
 
     first: the operation, if it is known. inputs: the arguments by name. is_unwritten: the operation is a kernel that
     reads unwritten bytes of its outputs, or leaves elements unwritten.

@@ -1,19 +1,18 @@
-"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds,
-such as `x + s - s`, by which an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. By a
+workaround such as `x + s - s`, an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
 
-A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
-order, and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not
-explain an output's error, the program runs again with every result moved at random within its rounding; the distance of
-such a sample from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S.
-Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program order,
+and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not explain an
+output's error, the program runs again with every result moved at random within its rounding. The distance of such a sample
+from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo
+Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
-larger: n independent roundings add up to this (see `compute_tolerance`). Two kinds of results also move as a whole, all
-elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors into
-one, and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and then
-rounded to an equally narrow float: XLA leaves this rounding out, and it may shift all elements alike, since 1.03 times
-a number of e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the same
-kernels.
+larger. This is the sum of n independent roundings (see `compute_tolerance`). Two kinds of results also move as a whole, all
+elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors into one,
+and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and then rounded to an
+equally narrow float. XLA leaves this rounding out, and the rounding may shift all elements alike: 1.03 times a number of
+e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the same kernels.
 """
 
 from collections import deque
@@ -64,8 +63,8 @@ def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: flo
 
     If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
     nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
-    unchanged, unless the roundings alone are as large as the error and as the whole value (as in a sum that is zero but
-    for roundings). In that case the result is undecided, never fresh.
+    unchanged. An exception are roundings that alone are as large as the error and as the whole value, as in a sum that is
+    zero but for roundings. In that case the result is undecided, never fresh.
 
     widened: the numbers of the same output, compared with the measured tolerance. tolerance: the tolerance of the
     dtypes.
@@ -132,8 +131,8 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its
-    measured tolerance is far wider than the tolerance of its dtypes, or wider than `FAR`.
+    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its measured
+    tolerance is very wide: wider than `FAR`, or far wider than the tolerance of its dtypes.
 
     Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
     """

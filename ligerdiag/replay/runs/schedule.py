@@ -91,7 +91,9 @@ class DeviceMemory:
 
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Encloses a call that may overwrite the bytes of its operands, and that writes `result` through a view."""
+        """Context for running a call that may overwrite the bytes of its operands. The call writes `result` through a
+        view.
+        """
         del operands, result
         yield
 
@@ -178,8 +180,8 @@ def run_sliced(
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
     without copies, and may overwrite them. Raises NotCoveredError.
 
-    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the
-    call is declared to share the operand's bytes, but is in other bytes.
+    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the call
+    should share the operand's bytes by declaration, but has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:

@@ -12,11 +12,11 @@ a partition of the only replica. The meaning of the ids in the groups depends on
 Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
 moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A
-shard is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as
-custom calls with the shardings of their values in shardy's syntax: `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>`
-gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts
-of axes, meshes with their own order of devices.
+At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A shard
+is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls
+with the shardings of their values in shardy's syntax. For example, `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>`
+gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of
+axes, meshes with their own order of devices.
 """
 
 import math
@@ -228,8 +228,8 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns one whole array for each device whose copy of a part differs in bits from the first device's copy of that
-    part. The array contains this device's copy of the part, and the first copies of all other parts.
+    """Returns one whole array for each device whose copy of a part has other bits than the first device's copy. The array
+    contains this device's copy of the part, and the first copies of all other parts.
     """
     if len(shards) == 1:
         return []

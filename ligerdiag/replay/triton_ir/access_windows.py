@@ -29,8 +29,8 @@ def find_argument(address: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The elements of an access, all within one argument. Each program has a start of its own, and reaches its elements
-    from there by the same steps as all other programs.
+    """The elements of an access, all within one argument. Each program has a start of its own. The offsets from the start to
+    the elements are the same in all programs.
     """
 
     argument: int
@@ -69,7 +69,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements that a mask selects, if they form a box within the block, the same box in each program for which any
+    """The elements of a block that a mask selects, if they form a box. The box is the same in each program for which any
     element is selected.
     """
 

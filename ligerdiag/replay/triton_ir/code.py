@@ -196,8 +196,8 @@ class Activation:
 
 
 class Captured(dict[int, Value]):
-    """The values that a combining function (the function by which a reduction or scan combines two elements) may use:
-    its own, and scalars of the function that contains the reduction.
+    """The values that a combining function may use: its own values, and scalars of the function that contains the reduction.
+    A reduction or scan combines two elements by such a function.
 
     A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
     program to which it belongs.

@@ -1,13 +1,12 @@
-"""Evaluates functions in Triton IR for all programs of a batch (those programs of the grid that are evaluated at once):
-control flow, calls, and combining functions (those by which reductions and scans combine two elements).
+"""Evaluates functions in Triton IR for all programs of a batch (the programs of the grid that are evaluated at once):
+control flow, calls, and combining functions. By a combining function, a reduction or scan combines two elements.
 
-`active` says which programs run an operation. If a condition differs between programs, both branches run, each for its
-own programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop
-whose bounds are equal in all programs runs once for all of them; any other loop runs until no program is left in it. In
-a function with several blocks, each program waits at the start of the block to which it has branched, and the first
-such block in the function runs next, for the programs that wait at it; a block that runs again keeps the values of the
-programs that have already passed it. The combining function of a reduction runs with the elements as its programs and
-cannot access memory.
+`active` says which programs run an operation. If a condition differs between programs, both branches run, each for its own
+programs, and their results are merged. The values of programs that do not run an operation are meaningless. A loop whose
+bounds are equal in all programs runs once for all of them; any other loop runs until no program is left in it. In a function
+with several blocks, each program waits at the start of the block to which it has branched, and the first such block in the
+function runs next, for the programs that wait at it. A block that runs again keeps the values of the programs that have
+already passed it. The combining function of a reduction runs with the elements as its programs and cannot access memory.
 """
 
 from collections.abc import Sequence
@@ -47,8 +46,8 @@ program seems to wait for another.
 
 
 class WaitingError(Exception):
-    """A program of the batch seems to wait for another one, as at a lock: a loop has run more than `MOST_WAITING`
-    iterations in a batch of several programs that uses atomic operations.
+    """Raised if a program of the batch seems to wait for another one, as at a lock. A loop has then run more than
+    `MOST_WAITING` iterations, in a batch of several programs that uses atomic operations.
     """
 
 

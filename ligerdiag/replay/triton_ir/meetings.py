@@ -194,8 +194,8 @@ class Overlap:
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if no
-    program does.
+    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if there are
+    no such places.
     """
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))

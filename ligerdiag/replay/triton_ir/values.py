@@ -1,12 +1,12 @@
 """Defines the values of Triton IR for all programs of a batch: types, arrays, and sums that are computed only on
 demand.
 
-A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis along
-which all elements are equal may have length 1, including the axis of programs; NumPy broadcasts it. A pointer is an
-address, an i64: argument n has the addresses around (n + 1) * 2**44. So programs can select, load, store and convert
-pointers like any integers, and each access identifies its argument. A `Sum` keeps integers or addresses as terms that
-are added only when the elements are needed: a row's address and the columns' offsets stay separate, and a load can see
-that its bytes are consecutive.
+A value of type `tensor<AxBxT>` is an array of shape [programs, A, B], a scalar one of shape [programs]. An axis along which
+all elements are equal may have length 1, including the axis of programs; NumPy broadcasts it. A pointer is an address, an
+i64: argument n has the addresses around (n + 1) * 2**44. So programs can select, load, store and convert pointers like any
+integers, and each access identifies its argument. A `Sum` keeps integers or addresses as terms that are added only when the
+elements are needed. So a row's address and the columns' offsets stay separate, and the code for a load can find that its
+bytes are consecutive.
 """
 
 from collections.abc import Callable, Sequence

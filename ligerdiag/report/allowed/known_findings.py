@@ -51,7 +51,7 @@ class KnownFinding:
     """Sorted names of the outputs that the finding reaches."""
 
     def covers(self, other: "KnownFinding") -> bool:
-        """Returns whether `other` is the same finding, and no worse."""
+        """Returns whether `other` is the same finding and not more severe."""
         return (
             (self.case, self.target, self.rule) == (other.case, other.target, other.rule)
             and (self.kernel, self.operand, self.function) == (other.kernel, other.operand, other.function)
@@ -97,9 +97,9 @@ class KnownFindings:
         return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
-        """Returns a line for each target with findings that are new only because the file has them for another target.
-        A second finding of a kind that the file has once for the same target gets no line. new: case, target and
-        finding of each finding that counts.
+        """Returns a line for each target with new findings that the file has for other targets only. A finding gets no line
+        if the file has it for this target, but fewer times than it occurs now. new: case, target and finding of each finding
+        that counts.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:
@@ -108,15 +108,15 @@ class KnownFindings:
             if target not in having:  # else a second finding of its kind, for which the file has one entry too few
                 found.setdefault(target, {}).update(dict.fromkeys(f"`{other}`" for other in having))
         return tuple(
-            f"`{self.where}` has findings that are new on `{target}` only for {join_words(list(others))}: a finding is known"
-            f" on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
+            f"`{self.where}` has the new findings of `{target}` for {join_words(list(others))} alone: a finding is known"
+            f" only on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
             for target, others in found.items()
             if others
         )
 
     def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
-        """Returns the entries that allowed no finding, though their case was analysed. analysed: case and target of each
-        report that could be analysed.
+        """Returns the entries that allowed no finding of this run although their case was analysed. analysed: case and
+        target of each report that could be analysed.
         """
         return tuple(
             one for n, one in enumerate(self.findings) if n not in self._used and (one.case, one.target) in analysed
@@ -168,8 +168,8 @@ def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
 def render_known(
     found: Iterable[KnownFinding], analysed: Collection[tuple[str, str]], earlier: KnownFindings | None, date: str
 ) -> str:
-    """Returns the text of the file: the findings of a run, without drifts and exceeded budgets, and those of `earlier` for
-    the cases that the run has not analysed.
+    """Returns the text of the file. It has the findings of a run, without drifts and exceeded budgets, and the entries of
+    `earlier` for cases that the run has not analysed.
 
     analysed: case and target of each report that could be analysed. date: as YYYY-MM-DD.
     """

@@ -1,21 +1,21 @@
 """Finds which findings of a run are allowed, by which comment or configuration entry, and which of these suppressions
 allowed nothing.
 
-A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is
-alone on its line, at the next line that is no comment: several comments can precede one line, and a long reason can
-continue in the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#`
-with blanks around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of
-the reader. Python's own tokenizer finds comments, so text in a string allows nothing.
+A comment such as `# ligerdiag: allow LD003 because the reader only logs` allows findings at its own line or, if it is alone
+on its line, at the next line that is no comment. Several comments can precede one line, and a long reason can continue in
+the next comment. A comment names rules by id or name, with commas between them; the rest, up to the next `#` with blanks
+around it, is the reason. A comment allows a finding if it is at the line of the kernel call or at that of the reader.
+Python's own tokenizer finds comments, so text in a string allows nothing.
 
 An entry `[[tool.ligerdiag.suppress]]` of the configuration allows the findings that match all of its filters. In its
 globs only `*` and `?` are special, because ids are full of brackets. If a comment and an entry match one finding, the
 finding shows the comment, and both count as used.
 
-A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run,
-each was analysed to the end, and the rule had the numbers that it needs. A run without selectors sees all cases of the
-project; a run of a file, a folder or a name in a module sees all cases of this file, folder or name; a run of an id or
-a glob sees only some. A run that was interrupted, or that leaves out a target which the project is checked for by
-default, has seen nothing in full.
+A suppression is called unused only if the run would have seen its use: all cases that it can be about were in the run, each
+was analysed to the end, and the rule had the numbers that it needs. A run without selectors includes all cases of the
+project. A run of a file, a folder or a name in a module includes all cases of this file, folder or name. A run of an id or a
+glob includes only some. A run that was interrupted, or that leaves out a target which the project is checked for by default,
+has seen nothing in full.
 
 Comments are searched in the files that findings name, below the folders of the user's sources, and in the files of the
 cases; other files that a case imports are not searched. `read_source` decides which files may be read. A comment in a
@@ -124,10 +124,10 @@ def compute_scope(
     targets: Sequence[str],
     usual_targets: Sequence[str],
 ) -> SeenScope:
-    """Returns which cases and files a run that was not interrupted has seen in full.
+    """Returns the cases and files that a run has checked completely. Must not be called for an interrupted run.
 
-    directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by
-    default; a run that leaves one out has seen nothing in full.
+    directory: folder that relative selectors start from. usual_targets: targets that the project is checked for by default;
+    a run that leaves out one of them has checked nothing completely.
     """
     if not set(usual_targets) <= set(targets):
         return SeenScope()
@@ -250,8 +250,8 @@ class Suppressions:
     def apply(
         self, case_id: str, target: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()
     ) -> tuple[Finding, ...]:
-        """Returns the findings of one case on one target; those that a comment or an entry allows, or that are known,
-        have their `suppressed` set.
+        """Returns the findings of one case on one target. Sets `suppressed` in each finding that is known or that a comment
+        or an entry allows.
 
         source_roots: real paths of the user's own folders.
         """
@@ -264,8 +264,8 @@ class Suppressions:
         )
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and
-        line, then the entries of the configuration. scope: the cases and files that the run has seen in full.
+        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and line,
+        then the entries of the configuration. scope: the cases and files that the run has checked completely.
         """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))

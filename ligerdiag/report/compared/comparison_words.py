@@ -111,9 +111,9 @@ def describe_finding(finding: ReportedFinding) -> str:
 
 
 def list_new_findings(comparison: ReportComparison) -> tuple[tuple[ReportedFinding, tuple[str, ...]], ...]:
-    """Returns the findings that only the new report has and that no suppression allows, the most severe ones first, each
-    once with the names of all cases that have it. The findings of cases that the old report lacks are among them, unless
-    such a case is as expected.
+    """Returns the findings that only the new report has, without suppressed ones, the most severe first. Each is listed
+    once, with the names of all its cases. The findings of cases that the old report lacks are among them, unless such a case
+    is as expected.
     """
     every = [
         *((case.new, case.appeared) for case in comparison.cases),

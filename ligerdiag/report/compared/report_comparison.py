@@ -6,10 +6,10 @@ Figures that differ by less than the tolerance of `ligerdiag.model.memory_limits
 
 A case with a worse status or a worse verdict is worse. Otherwise these count: a better status or verdict, the peak, the
 copied bytes, the bytes of collectives, and findings that are warnings or errors. If some of these are worse and none is
-better, the case is worse; if some are better and none is worse, it is better; if there are both, it is mixed.
-Temporaries count only if the total memory that a call reserves changes in the same direction; otherwise XLA only moved
-bytes, such as from new outputs to temporaries. A new copy, and a new finding about copies, is shown, but counts only
-through the copied bytes.
+better, the case is worse. If some are better and none is worse, it is better. If there are both, it is mixed. Temporaries
+count only if the total memory that a call reserves changes in the same direction; otherwise XLA only moved bytes, such as
+from new outputs to temporaries. A new copy, and a new finding about copies, is shown, but counts only through the copied
+bytes.
 """
 
 import re
@@ -150,12 +150,14 @@ class ComparedCase:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the case has no change to show, neither for better nor for worse."""
+        """Returns whether the comparison shows no change of the case, for better or for worse."""
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property
     def status_step(self) -> int:
-        """Returns how the status changed: positive for a worse one, negative for a better one, 0 for an equal one."""
+        """Returns how the status changed: a positive number if it became worse, a negative one if it became better, 0 if it
+        is equal.
+        """
         return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
 
     @property

@@ -68,7 +68,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band, with marks for the reads of bytes that the kernel does not overwrite: of a copy, or of the
+    """A line below the band, with marks for the reads of other bytes than the overwritten ones: reads of a copy, or of the
     value computed again.
     """
 
@@ -87,7 +87,7 @@ class BandLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracket:
-    """A frame around the columns whose accesses are in one loop."""
+    """A frame around those columns of the drawing whose accesses are in one loop."""
 
     start: float
     end: float

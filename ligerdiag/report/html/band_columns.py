@@ -65,7 +65,7 @@ class Column:
 
     @property
     def step(self) -> int:
-        """Returns the id of the column's first step."""
+        """Returns the id of the first step (scheduled instruction) of the column."""
         return self.steps[0].id
 
     @property
@@ -104,7 +104,7 @@ def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
 
 
 def count_hidden(columns: Sequence[Column]) -> int:
-    """Returns the number of reads that share a column with others."""
+    """Returns the number of reads that are not shown on their own, because they share a column with others."""
     return sum(len(column.accesses) for column in columns if len(column.accesses) > 1)
 
 
@@ -124,9 +124,7 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns the contents of the buffer's bytes after an access of this kind. before: their contents before the
-    access.
-    """
+    """Returns the contents of the buffer's bytes after an access of kind `kind`. before: the contents before the access."""
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

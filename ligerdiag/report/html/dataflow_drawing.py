@@ -88,7 +88,9 @@ class Graph:
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Returns the graph of those outputs to which the view has a path from a kernel, or for which an edge is missing."""
+    """Returns the graph of some outputs: those with a path from a kernel in the view, and those for which an edge is
+    missing.
+    """
     drawn = [output for output in view.outputs if output.path or output.missing]
     drawn.sort(key=lambda output: -VERDICT_ORDER.index(output.verdict))
     outputs = drawn[:MAX_OUTPUTS]

@@ -1,9 +1,9 @@
 """Loads the templates of the pages, and defines the parts that all pages share: signs, file names, line breaking, and the
 packed text of the module.
 
-The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page
-loads nothing from elsewhere and has one script and one style sheet of its own: the content security policy in its head
-allows these two by their digests, and nothing else.
+The templates escape everything, raise an error for an unknown name, and print each text as one printable line. A page loads
+nothing from elsewhere and has one script and one style sheet of its own. The content security policy in its head allows
+these two, by their digests, and nothing else.
 """
 
 import gzip
@@ -98,7 +98,7 @@ def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
 
 
 def compute_shortened(text: str, columns: int) -> str:
-    """Returns the text with an ellipsis in place of its middle if it has more than `columns` characters."""
+    """Returns the text; if it has more than `columns` characters, an ellipsis replaces its middle."""
     if len(text) <= columns:
         return text
     end = max(1, (columns - 1) // 2)

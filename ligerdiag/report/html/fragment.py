@@ -1,7 +1,7 @@
 """Renders a report as a piece of HTML for a notebook: each case with its headline, outputs and findings.
 
-The piece has neither scripts nor a style sheet, because it becomes part of a page that is not ours: each element has its
-own style, and the text keeps the page's colour.
+The piece has neither scripts nor a style sheet, because it becomes part of another page. Each element has its own style, and
+the text keeps the page's colour.
 """
 
 from dataclasses import dataclass

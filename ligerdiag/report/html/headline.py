@@ -2,9 +2,9 @@
 is the cause.
 
 The headline is about the outputs that the schedule makes wrong; if there are no such outputs, about outputs with wrong
-numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes
-precedence over the verdicts, and a warning is added to them: a headline is green only if the page shows no finding and
-no wrong number. The three lines of a headline are about the subject of the page, which is one kernel call.
+numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes precedence
+over the verdicts, and a warning is added to them. A headline is green only if the page shows no finding and no wrong number.
+The three lines of a headline are about the subject of the page, which is one kernel call.
 """
 
 import re
@@ -48,8 +48,8 @@ _MISSED = "{kernel} overwrites its operand behind XLA's back, and an output miss
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the reason why outputs are wrong, in words without HLO. The sentence is about the kernel of the subject (the
-    call that the page is about).
+    """Returns the reason why outputs are wrong, without names of HLO instructions. The sentence is about the kernel of the
+    subject (the call that the page is about).
     """
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
@@ -83,8 +83,8 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence about an output that the subject (the kernel call that the page is about) makes wrong,
-    followed by the names of other outputs for which the same sentence holds.
+    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs for which the same
+    sentence holds. The subject is the kernel call that the page is about.
 
     Returns the message of a finding if there is no such sentence.
     """

@@ -1,5 +1,6 @@
-"""Lays out the part of a page about the memory of a case: the curve of the memory in use over the schedule, and tables
-of the values alive at the peak, the copies, the donations and the requests (operations that ask to work in place).
+"""Lays out the part of a page about the memory of a case: the curve of the memory in use over the schedule, and four tables.
+The tables list the values alive at the peak, the copies, the donations and the requests (operations that ask to work in
+place).
 
 The curve has a column for each of its points, in the order of the schedule. A triangle below the curve marks a copy
 whose instruction is a point of the curve.

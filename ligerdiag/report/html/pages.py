@@ -166,8 +166,8 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
 
 
 def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
-    """Returns the pictures of each mutated buffer (one that a kernel overwrites behind XLA's back): first the buffer of
-    the subject, which is the page's kernel call, then the others, those with the worst reads first.
+    """Returns the pictures of each mutated buffer, one that a kernel overwrites behind XLA's back. First comes the buffer of
+    the subject, which is the page's kernel call, then buffers with worse reads before others.
     """
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}

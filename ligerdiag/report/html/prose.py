@@ -1,10 +1,9 @@
 """Computes the texts of a page: sentences with marked code, outputs as chips (small labels with a sign), paths to outputs,
 and the listing of the HLO.
 
-An output has wrong numbers if a replay or a device computed other values than the intended ones, or if the
-result of running the program in the order in which it is written differs from the case's reference by more than
-rounding explains. An output is inexact if a finding about rounding, or
-lossy numbers, show that a workaround costs precision.
+An output has wrong numbers in two cases. A replay or a device computed other values than the intended ones. Or the program,
+run in the order in which it is written, differs from the case's reference by more than rounding explains. An output is
+inexact if a finding about rounding, or lossy numbers, show that a workaround costs precision.
 """
 
 import re
@@ -41,8 +40,8 @@ def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """Splits a sentence into parts: text in backticks becomes code, and names of instructions become code with the id
-    of their step.
+    """Splits a sentence into parts: text in backticks becomes code, and a name of an instruction becomes code that refers to
+    the instruction's step on the page.
     """
     parts: list[Part] = []
     at = 0
@@ -56,8 +55,8 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether
-    this also holds for names of instructions that are no steps on the page.
+    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether names
+    of instructions that are no steps on the page become parts, too.
     """
     parts: list[Part] = []
     at = 0
@@ -145,7 +144,7 @@ def _judge(verdict: Verdict, word: NumbersFault) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An output, with the path from a kernel to it: steps of the dataflow."""
+    """An output and the path from a kernel to this output, as steps of the dataflow."""
 
     chip: Chip
     path: tuple[int, ...]

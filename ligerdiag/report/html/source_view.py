@@ -101,8 +101,8 @@ class Remedy:
 
 
 def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str, int]) -> Remedy | None:
-    """Returns the remedy of the finding that the page is about; None if `finding` is None, has no help, or is allowed, or
-    if a verdict of the case and the numbers of a replay or a device contradict each other.
+    """Returns the remedy of the finding that the page is about. Returns None if `finding` is None, has no help, or is
+    allowed, or if the verdict of an output contradicts the numbers of a replay or a device.
 
     steps: instruction name to step id, from `compute_step_ids`.
     """

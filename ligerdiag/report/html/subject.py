@@ -58,9 +58,9 @@ def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Articl
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """Returns the causes of the case's findings, sorted by severity, then by the worst output that each reaches, then
-    by the number of outputs; allowed causes come last. A consequence of a cause comes right after that cause, and the
-    two are sorted by the worse one of them.
+    """Returns the causes of the case's findings, sorted by severity, then by the worst verdict on their outputs, then by the
+    number of their outputs. Allowed causes come last. A consequence of a cause comes right after that cause, and the two are
+    sorted by the worse one of them.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
@@ -134,7 +134,9 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """Returns the subject of the page about this case; all of its fields are empty if no kernel is known."""
+    """Returns the subject of the page about this case: the kernel call that the page is about. All fields are empty if no
+    kernel is known.
+    """
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
@@ -152,8 +154,8 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Returns the indices of all mutated buffers (those that a kernel overwrites behind XLA's back): first that of the
-    subject, which is the page's kernel call, then the others, those with the worst reads first.
+    """Returns the indices of all mutated buffers, those that a kernel overwrites behind XLA's back. First comes the buffer
+    of the subject, which is the page's kernel call, then buffers with worse reads before others.
     """
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))

@@ -1,8 +1,8 @@
 """Chooses the subject of a bug report: the worst finding of the only case with findings, or the error with which XLA ended.
 
-A report is about one bug. Findings about drifts, budgets and unknown effects, and questions to the author, are no bugs; a
-finding that a suppression allows is not reported; and if the schedule and the numbers contradict each other, it is not known
-yet whose bug it is.
+A report is about one bug. Findings about drifts, budgets and unknown effects, and questions to the author, are no bugs. A
+finding that a suppression allows is not reported. If the schedule and the numbers contradict each other, it is not known yet
+whose bug it is.
 """
 
 import shlex

@@ -69,8 +69,8 @@ def describe_subject(subject: IssueSubject) -> IssueWords:
 
 
 def name_outputs(text: str, names: Sequence[str]) -> str:
-    """Returns the text with the word "output" inserted before outputs whose names are numbers, as in a function that returns
-    a tuple: "output 0".
+    """Returns the text with the word "output" inserted before each output whose name is a number: "output 0". The outputs of
+    a function that returns a tuple have such names.
 
     names: the names of all outputs.
     """

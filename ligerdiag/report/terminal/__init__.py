@@ -1,1 +1,1 @@
-"""The report for a terminal, as styled spans and tables; only `full_report` knows rich."""
+"""The report for a terminal, as styled spans and tables; only `full_report` uses the library rich."""

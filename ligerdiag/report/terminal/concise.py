@@ -3,8 +3,8 @@ findings by rule. A finding counts if no suppression allows it and the case does
 
     train.py:41: error LD002 stale-copy: `bias` does not see what `ce_kernel` writes [step]
 
-Each trouble of a case (it could not be analysed, it contradicts its expectation, an output is unknown) has a line, too, so
-that no output means that nothing is wrong or unknown.
+Each trouble of a case (it could not be analysed, it contradicts its expectation, an output is unknown) has a line, too. So
+if nothing is printed, nothing is wrong or unknown.
 """
 
 from collections import Counter
@@ -40,8 +40,8 @@ def render_reason(case: CaseReport) -> str:
 
 
 def rank_reason(case: CaseReport) -> tuple[int, int]:
-    """Returns a sort key of the problem that `render_reason` names, larger if it is more severe: its severity, then the
-    worst verdict on an output of the case.
+    """Returns a sort key of the problem that `render_reason` names: its severity, then the worst verdict on an output of the
+    case. A more severe problem has a larger key.
     """
     severities = [one.severity for one in _list_causes(case) or list_troubles(case)]
     verdict = max(map(VERDICT_ORDER.index, case.outputs.values()), default=0)
@@ -67,8 +67,8 @@ def _name_cause(cause: Finding, case: CaseReport) -> str:
 
 
 def render_statistics(report: CheckReport) -> str:
-    """Returns a line for each rule with findings that count: their number, the rule's id and name, and the severity, the
-    most frequent first; with a final newline.
+    """Returns a line for each rule with findings that count, the most frequent rule first, with a final newline. A line has
+    the number of findings, the rule's id and name, and the severity.
     """
     counts = Counter((one.rule, one.severity) for case in report.cases for one in list_unexcused(case))
     rows = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], -item[0][1].weight))

@@ -131,8 +131,9 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are wrong in the schedule that XLA compiled for the device of this machine
-    but not in the one for the case's target, the GPU that is described to XLA; empty without a device run.
+    """Returns the names of the outputs that are wrong on the device of this machine but not on the case's target. That is,
+    XLA's schedule for the device is wrong, and the one for the target, a GPU that is only described, is right. Empty without
+    a device run.
     """
     if case.device is None:
         return ()
@@ -144,9 +145,9 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the larger of two relative errors of a lossy output: its error compared with the result of running the
-    program in the order in which it is written, and its error compared with the case's reference. The first alone does
-    not suffice, because that result may be lossy itself.
+    """Returns the larger of two relative errors of a lossy output: compared with program order (a run of the program in the
+    order in which it is written), and compared with the case's reference. The first alone does not suffice, because that
+    result may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error

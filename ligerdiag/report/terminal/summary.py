@@ -112,8 +112,8 @@ def render_counted_cases(cases: Sequence[CaseReport], width: int | None) -> tupl
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the lines that say how much of the programs the verdicts of all analysed cases are based on, and which parts
-    were not covered.
+    """Returns lines on the coverage of all analysed cases: how much of the programs the verdicts are based on, and which
+    parts were not covered.
     """
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)

@@ -1,5 +1,5 @@
-"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, and is not safe in place: the result depends
-on the order of its grid programs.
+"""LD011 incidental-sharing: a kernel reads and overwrites the same bytes, so that its result depends on the order in which
+its grid programs run.
 """
 
 from collections.abc import Iterator

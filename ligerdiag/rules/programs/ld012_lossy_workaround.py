@@ -1,5 +1,5 @@
-"""LD012 lossy-workaround: an addition and a subtraction of one term make readers wait for the kernel, and round small
-values away.
+"""LD012 lossy-workaround: the program adds a term to a value and subtracts it again, so that readers wait for the kernel;
+this rounds small values away.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,8 +51,8 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding
-    if the case's reference confirms all of its outputs. Adds a finding for outputs that are lossy without one.
+    """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding if the
+    case's reference confirms all of its outputs. Adds a finding for lossy outputs that have no finding yet.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -91,8 +91,8 @@ def find_rounded(measured: Measured) -> Mapping[str, str]:
     """Returns a map from output name to a sentence about the output's error, for each output that the workaround already
     rounds in program order.
 
-    Program order executes the addition and the subtraction, too. So their loss shows only in comparison with a run
-    without them, or with the case's reference.
+    A run in program order executes the addition and the subtraction, too. So the loss of precision shows only in a
+    comparison with a run without them, or with the case's reference.
     """
     numbers = measured.numbers
     if numbers is None:

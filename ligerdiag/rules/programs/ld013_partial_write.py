@@ -91,9 +91,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check`, annotated with the number of unwritten elements, and a finding for each
     additional output in which a replay finds such elements.
 
-    Leaves out an output if, on the drawn inputs, no output of the program depends on its unwritten elements. For a
-    finding of `check`, the inputs of one replay prove this only if the program reads the output by nothing but slices
-    at constant offsets; otherwise the finding stays.
+    Yields none for an output of the kernel if, on the drawn inputs, no output of the program depends on the unwritten
+    elements. For a finding of `check`, the inputs of one replay prove this only if the program reads the output by nothing
+    but slices at constant offsets; otherwise the finding stays.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}

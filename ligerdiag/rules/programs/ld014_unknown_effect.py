@@ -1,4 +1,4 @@
-"""LD014 unknown-effect: it is unknown what a custom call does to its operands."""
+"""LD014 unknown-effect: the effects of a custom call on its operands are unknown."""
 
 import re
 from collections.abc import Iterator, Sequence

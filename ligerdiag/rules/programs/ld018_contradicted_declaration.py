@@ -20,9 +20,9 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold.
-    Also yields one for each alias of an operand that the kernel never writes, if the kernel writes an operand without
-    an alias.
+    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold. If
+    the kernel writes an operand that has no alias, also yields a finding for each aliased operand that the kernel never
+    writes.
     """
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)

@@ -79,9 +79,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional call
     whose results depend on the order.
 
-    Adds no finding for a difference that reaches no output of the program. LD011 reports the differences that arise
-    through an operand that is overwritten or shares bytes with an output; they are in `LaunchNumbers.racing`, and not
-    in `order_difference`, which this rule uses.
+    Adds no finding for a difference on which no output of the program depends. This rule uses
+    `LaunchNumbers.order_difference`. Differences through an operand that is overwritten, or shares bytes with an output, are
+    in `LaunchNumbers.racing` instead, and LD011 reports them.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}

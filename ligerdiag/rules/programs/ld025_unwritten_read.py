@@ -1,4 +1,4 @@
-"""LD025 unwritten-read: a kernel reads an output before anything has been written there, and uses what it finds."""
+"""LD025 unwritten-read: a kernel reads an output before anything has been written there, and uses the arbitrary contents."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +19,8 @@ _HELP = "or store one partial result per program without reading, and reduce the
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each output, and each operand in unwritten memory, that a kernel surely reads before
-    anything writes it, if an output of the program may depend on it.
+    """Yields a finding for each output that a kernel surely reads before anything writes it, and for each such operand in
+    unwritten memory, if an output of the program may depend on the read.
     """
     for call, effects in {one.id: (one, found) for one, found in context.calls}.values():
         aliased = set(call.operand_output_aliases.values())

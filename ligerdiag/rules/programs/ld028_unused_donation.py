@@ -18,7 +18,7 @@ _ABOUT_ONE_OUTPUT = (DonationFault.DTYPE, DonationFault.SHARDING, DonationFault.
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding for each reason why no output takes a donated argument; it names all arguments with that reason."""
+    """Groups the donated arguments that no output takes by the reason, and yields one finding for each group."""
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str, SourceLine | None], list[Donation]] = {}

@@ -1,4 +1,6 @@
-"""LD035 unused-new-contents: a call declares its write, nobody uses the new contents, and the old ones are read later."""
+"""LD035 unused-new-contents: a call declares its write, but nothing uses the new contents, and the old contents are read
+later.
+"""
 
 from collections.abc import Iterator
 

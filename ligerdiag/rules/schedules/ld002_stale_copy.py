@@ -29,7 +29,7 @@ _KEEPS = having(
 
 def check(context: Context) -> Iterator[Finding]:
     """Yields a finding for each stale read that misses a hidden write because it reads a copy of the kernel's operand in
-    other bytes, or a value that is computed again. For each hidden write, also yields a finding about the outputs that
+    other bytes, or because the value is computed again. For each hidden write, also yields a finding about the outputs that
     are stale although no read is blamed for it.
     """
     for read in context.verdicts.stale:

@@ -9,7 +9,7 @@ from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy, nam
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each read that is right by luck and reaches a latent output."""
+    """Yields a finding for each read that is right only by luck and on which a latent output depends."""
     for read in context.verdicts.latent:
         names = tuple(name for name in read.outputs if context.verdicts.outputs[name].verdict is Verdict.LATENT)
         if read.lucky is None or not names:

@@ -1,5 +1,5 @@
-"""LD008 double-write: two kernel calls overwrite values that XLA merged, were merged into one call, or are copies of
-one call.
+"""LD008 double-write: XLA made one value of the operands that two kernel calls overwrite, made one call of two, or made two
+calls of one.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -19,8 +19,8 @@ _HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XL
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each pair of calls that overwrite one value, were merged into one call, or are copies of one
-    call.
+    """Yields a finding for each pair of kernel calls that overwrite one value, that XLA merged into one call, or that XLA
+    made from one call.
     """
     yield from _find_shared(context)
     yield from _find_merged(context)

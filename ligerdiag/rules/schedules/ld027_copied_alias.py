@@ -81,7 +81,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def choose_remedy(one: ExplainedCopy) -> str:
-    """Returns the help for the cause of a copy; it is more detailed if more is known about the reason for the copy."""
+    """Returns the remedy for the cause of a copy, as text. The text has more detail if more is known about the reason for
+    the copy.
+    """
     if one.reason.form in _BY_FORM:
         return _BY_FORM[one.reason.form]
     if one.copy.cause is CopyCause.READ_LATER and is_of_the_backward_pass(one):
@@ -90,8 +92,8 @@ def choose_remedy(one: ExplainedCopy) -> str:
 
 
 def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
-    """Returns whether a copy in a loop is made for a reader of the old value that JAX or XLA, and not the author, puts
-    after the write: an operation of a derivative, or an asynchronous operation.
+    """Returns whether XLA copies a value in a loop for a reader after the write, if not the author but JAX or XLA put the
+    reader there. Such a reader is an operation of a derivative, or an asynchronous operation.
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False

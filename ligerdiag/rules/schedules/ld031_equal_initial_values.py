@@ -1,4 +1,4 @@
-"""LD031 equal-initial-values: XLA makes two equal values into one, and then copies it for each operation that
+"""LD031 equal-initial-values: XLA computes two equal values only once, and then copies the value for each operation that
 overwrites it.
 """
 

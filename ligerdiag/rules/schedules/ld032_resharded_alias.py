@@ -1,5 +1,5 @@
-"""LD032 resharded-alias: to partition the program, XLA gathers or exchanges the operand of an operation that works in
-place.
+"""LD032 resharded-alias: XLA gathers or exchanges the operand of an operation that works in place, because it partitions the
+program.
 """
 
 from collections.abc import Iterator
