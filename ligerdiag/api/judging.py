@@ -208,8 +208,8 @@ class Run:
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
 
     def add_replay(self, task: ReplayTask, replay: Replay) -> RunKey:
-        """Adds the replay of a task to the results, and returns the key of the task's result. For outputs whose intended
-        value is unknown, the replay's numbers count as undecided.
+        """Adds the replay of a task to the results, and returns the key of the task's result. If the intended value of an
+        output is unknown, the replay neither confirms nor contradicts the verdict on it: it is recorded as undecided.
         """
         key = (task.case.source, task.case.id, task.target)
         self.replays[key] = replace(replay, outputs=mark_undecided(replay.outputs, self._list_ambiguous(task)))

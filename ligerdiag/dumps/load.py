@@ -243,7 +243,7 @@ def _require_module(path: Path, data: bytes) -> Form:
         raise ArtifactError(f"`{path.name}`: {error}") from error
     if form is Form.BUFFERS:
         raise ArtifactError(
-            f"`{path.name}` is a buffer assignment: name the file without `-buffer-assignment` in its name"
+            f"`{path.name}` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its name"
         )
     return form
 

@@ -146,7 +146,7 @@ def share_parameters(
     """Returns the assignment for a call that passes one array as several arguments: all parameters of a group lie in the
     bytes of the group's first one, as they do when the program runs.
 
-    groups: numbers of entry parameters of one size each. A group with a donated parameter stays as it is, because the
+    groups: numbers of entry parameters of one size each. A group with a donated parameter stays unchanged, because the
     runtime refuses to run such a call; so does one with parameters of tuple shape.
     """
     donated = {entry.parameter_number for entry in module.input_output_alias.entries}

@@ -94,8 +94,8 @@ class ValueUses:
         return None if number is None else self.buffers.slices[number]
 
     def find_origin(self, value: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the position that computes a value. If another computation computes it, returns the position through
-        which the value enters this computation, such as a parameter.
+        """Returns the instruction that computes a value, and the index of the value in its shape. If the value comes from
+        another computation, returns the place where it enters this one, such as a parameter.
         """
         home = self.module.homes[value.id]
         position = value, index

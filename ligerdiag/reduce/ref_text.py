@@ -9,8 +9,10 @@ OPERATIONS = frozenset(("new_ref", "freeze", "get", "swap", "addupdate"))
 
 
 def write_ref_operation(name: str, params: Mapping[str, Any], places: Sequence[str], *, is_read: bool) -> str:
-    """Returns, as Python, an operation on a Ref: an expression or statement in which `{0}` is the Ref. places: the text for
-    each operand, indices included: `{1}` or a number. is_read: whether the program reads the result.
+    """Returns the Python text of an operation on a Ref: an expression or statement in which `{0}` is the Ref.
+
+    places: the text of each operand, either a placeholder such as `{1}` or a number; an index counts as an operand.
+    is_read: whether the program reads the result.
 
     Raises UnwritableError for a Ref with an explicit memory space, and for a view of a Ref.
     """

@@ -173,7 +173,7 @@ def join_programs(
     if fault := find_buffer_fault(optimized, buffers):
         raise ArtifactError(f"the buffer assignment of `{optimized.name}` is inconsistent: {fault}")
     if not program.tags or any(_needs_order(one) and one.id not in program.tags for one in program.instructions):
-        raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
+        raise NotCoveredError("a program in which some operations lack ligerdiag's tag, so that their order is unknown")
     _require_one_device(program, optimized)
     inputs = [parameter.shape for parameter in program.entry.parameters]
     outputs = [shape for _, shape in iterate_leaf_shapes(program.entry.root.shape)]

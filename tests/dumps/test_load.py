@@ -46,7 +46,10 @@ def test_an_unreadable_program_is_left_out_with_a_note(tmp_path: Path) -> None:
 
 def test_a_buffer_assignment_instead_of_a_module_is_reported(tmp_path: Path) -> None:
     (note,) = load_module(make_files(tmp_path, BUFFERS), refuse).notes
-    assert note == "`before.hlo.pb` is a buffer assignment: name the file without `-buffer-assignment` in its name"
+    assert (
+        note
+        == "`before.hlo.pb` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its name"
+    )
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_the_seed_determines_the_drawn_values(pairs: Pairs) -> None:
 def test_a_program_without_an_order_is_not_covered(pairs: Pairs) -> None:
     program, dump = next(iter(pairs.values())).load_dump()
     assert dump.buffers is not None
-    with pytest.raises(NotCoveredError, match="not all tagged"):
+    with pytest.raises(NotCoveredError, match="lack ligerdiag's tag"):
         join_programs(program, dump.optimized, dump.buffers, dump.output_names)
 
 

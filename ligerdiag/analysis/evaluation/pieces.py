@@ -153,8 +153,10 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns the dependence set of the instruction's result, or the separate sets of its pieces if these are known;
-    None if the set is just the union of the operands' sets. operands: the set of each operand, some of them in pieces.
+    """Returns one dependence set for each piece of the instruction's result, or one set for the whole
+    result. Returns None if that set is just the union of the operands' sets.
+
+    operands: for each operand its dependence set, or the sets of its pieces.
     """
     shape = tuple(instruction.shape.dimensions)
     if instruction.opcode == "concatenate":

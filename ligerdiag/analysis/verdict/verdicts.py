@@ -273,7 +273,7 @@ def judge(
 
 
 def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
-    """Returns the verdict on each output if there is no program as written with which the schedule could be compared."""
+    """Returns the verdict on each output, judged from the schedule alone: for dumps that lack the program as written."""
     return Verdicts(outputs=judge_outputs_alone(pair, output_names), comparison=_create_comparison(pair))
 
 

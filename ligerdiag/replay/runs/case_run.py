@@ -192,7 +192,7 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
     if checks_buffers and (fault := find_buffer_fault(optimized, buffers)):
         raise ArtifactError(f"the buffer assignment of `{artifact.optimized}` is inconsistent: {fault}")
     if not is_tagged(program):
-        raise NotCoveredError("a program whose operations are not all tagged, so that their order is unknown")
+        raise NotCoveredError("a program in which some operations lack ligerdiag's tag, so that their order is unknown")
     check_replicas(optimized)
     for module in (program, optimized):
         if len(module.entry.parameters) != len(artifact.provenance.inputs):

@@ -29,7 +29,7 @@ _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """The value that the bytes of a mutated buffer hold at one time."""
+    """Which value the bytes of an overwritten buffer hold at one time, such as the one from before the kernel's write."""
 
     NOTHING = "nothing"
     OLD = "old"
