@@ -167,8 +167,13 @@ class OperandProvenance:
         """Returns the tag path of the operation whose result this one only reshapes, possibly through several reshapes;
         the given path if the operation is not a reshape.
         """
-        while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
-            (path,) = found.operands
+        while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES:
+            above = found.operands
+            if len(above) > 1:  # with the kernels that overwrite the operand
+                above -= {write.tag_path for write in self.evaluator.writes}
+            if len(above) != 1:
+                break
+            (path,) = above
         return path
 
     @cached_property
