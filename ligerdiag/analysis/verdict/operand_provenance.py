@@ -138,13 +138,12 @@ class OperandProvenance:
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
         """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
-        of `edge` (the same value to XLA), or a factor or a term of it.
+        of `edge` (the same value to XLA), a factor or a term of it, or a value that it only casts or reshapes.
         """
         if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
-        if tagged.opcode in _EXCHANGED:
-            chain |= _RESHAPES_AND_CASTS
+        chain |= _RESHAPES_AND_CASTS
         pending, known = [edge], {edge}
         while pending:
             found = self.intended.tagged.get(pending.pop())
