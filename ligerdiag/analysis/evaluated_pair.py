@@ -163,8 +163,8 @@ class Evaluator:
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved other factors or terms into this instruction, which belongs to a chain of
-        multiplications or additions, and has kept its name.
+        """Returns whether XLA computes more by this addition or multiplication than the operation whose name it has kept,
+        such as several products that it has joined.
 
         True if the instruction's footprint (the parameters and kernels from which a value is computed) contains a
         parameter or a kernel that the footprint of the program's operation with this tag path lacks. A slice that XLA

@@ -12,10 +12,10 @@ operand, or the value that a fusion gets for it, carries the tag of the intended
 - An element of a loop's state has no tag: if the program and the schedule both have one as the same operand of the
   operation, they count as the same.
 - An argument of the program needs no tag: XLA merges it with nothing.
-- XLA reassociates chains of adds and multiplies. An operand that depends on no hidden write may therefore appear at
-  another operation of the chain; it is ignored.
+- XLA may replace an operand by another operation of the author that has the same value, in a way that the twins do not
+  show. An operand of a sum or product that depends on no hidden write may therefore be any operation.
 - XLA may move a scalar factor to the other operand of a product. The operand is then `x` instead of `x * s`. The same
-  holds for terms of a sum.
+  holds for terms of a sum, and for casts and reshapes, which XLA may omit.
 - A slice of a joined product (one product that XLA made of several) carries the name of one of them. It is recognised
   as this product only if none of the joined products depends on a hidden write, because nothing says which slice
   belongs to which product.
@@ -226,8 +226,8 @@ class OperandProvenance:
         )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """Returns whether the operand can be ignored: it is an operation of the author that depends on no hidden write
-        and is no intended operand of this operation, so XLA's reassociation may have moved it here.
+        """Returns whether the operand may be any operation: it is an operation of the author that depends on no hidden
+        write and is no intended operand of this operation, so XLA has put it here.
         """
         path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
