@@ -98,7 +98,7 @@ def read_pair(pair: Pair) -> tuple[bytes, bytes]:
 
 def define_loop_state(proto: HloProto) -> None:
     """Adds logical buffers for loops and for the parameters of their bodies and conditions, as XLA does: none for an
-    element that the body passes on as it is.
+    element that the body passes on unchanged.
     """
     module, buffers = parse_hlo(proto.SerializeToString())
     assert buffers is not None
