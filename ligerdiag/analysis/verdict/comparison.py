@@ -25,7 +25,8 @@ call. (A derivative reads what autodiff saved, and means the version that was th
     `loss`, an output                    {}            {}            fresh
 
 If the schedule ran `gradient` last, the edge would get {FRESH(W)}, as it should. Yet nothing would force that order: the
-verdict would be latent.
+verdict would be latent. If `gradient` came before `loss` in the program and ran after it in the schedule, the edge would
+mean {ORIG(W)} and get {FRESH(W)}: the verdict would be clobbered.
 
 **Versions are dependence sets.** A dependence set says on which versions a value depends, directly or through other
 values. It is a set of labels (bits, see `evaluation.labels`). For each hidden write W there are two kinds of labels:
@@ -37,7 +38,9 @@ ORIG(W)    The value depends on the *original*, the contents that W overwrites. 
 
 In a loop, W happens once in each iteration, and a reader may see the write of the wrong iteration. So each label has an
 *iteration class*: class 0 means that W happened in the current iteration of the loops around it, class j >= 1 that it
-happened in an earlier iteration of the loop at nesting level j (1 is the outermost loop).
+happened in an earlier iteration of the loop at nesting level j (1 is the outermost loop). In the schedule, a set also has
+a mark for each read on which the value depends and which may run while the kernel writes (`RacedRead`), or which only
+luck orders with W (`LuckyRead`).
 
 **The verdict on an edge.** `ComparedEdge` holds both dependence sets of the value: `meant`, from the program
 (`evaluation.program_order`), and `delivered`, from the schedule (`evaluation.schedule_order`). For each hidden write W,
@@ -45,34 +48,33 @@ the first of these verdicts that applies is the verdict about W:
 
 unknown    W's kernel has unknown effects, or W is *undecided*: its place in memory, its intended readers, or whether it
            runs is unknown (`EvaluatedPair.undecided`). This verdict applies if `meant` or `delivered` has FRESH(W); for
-           an undecided W also if one of them has ORIG(W); and if there is a race or a lucky read, see below.
+           an undecided W also if one of them has ORIG(W); and if `delivered` has the mark of a raced or lucky read.
 stale      The edge should see W and does not: `meant` has FRESH(W) in an iteration class in which `delivered` lacks it.
            Or one part of the value does not see W: `delivered` has ORIG(W), and `meant` has FRESH(W) and not ORIG(W).
 clobbered  The edge sees W and should not: `delivered` has FRESH(W) in an iteration class in which `meant` lacks it.
            Or one part of the value sees W and should not: `meant` has ORIG(W), `delivered` has FRESH(W) and not
            ORIG(W), and W is *traced* (`Comparison.traced`): the evaluation of the schedule found ORIG(W) on the
            operand when the kernel ran, so it would have found it here, too.
-unknown    The kernel may run while an instruction reads the bytes (`RacedRead`), and the value depends on this read. Or
-           the second case of clobbered applies except that W is not traced: the value may depend on the original,
-           although `delivered` does not show it.
-latent     The value depends on a lucky read (`LuckyRead`): no path of operands and control edges orders the read with
-           W, so that another schedule could deliver the other version (see `evaluation.unordered_reads`). `meant` may
-           have no label of W at all. The author then reads another value than the one that W overwrites, and XLA has
-           merged the two.
+unknown    `delivered` has the mark of a raced read: the hardware decides what it reads. Or the second case of clobbered
+           would apply, but W is not traced: the value may depend on the original, although `delivered` does not show it.
+latent     `delivered` has the mark of a lucky read: no path of operands and control edges orders the read with W, so that
+           another schedule could deliver the other version (see `evaluation.unordered_reads`). `meant` may have no
+           label of W at all. The author then reads another value than the one that W overwrites, and XLA has merged the
+           two.
 fresh      Otherwise. If neither set has a label of W, the edge is fresh: XLA preserves the dependences that it can see.
 
 `Comparison._compare_write` decides this for one W. `Comparison.compare` asks it about each W and takes the worst verdict.
 `Comparison.find_errors` only finds the hidden writes about which an edge is stale or clobbered. `verdicts.judge`
 compares each output; `compared_edges` and `merged_values` compare the edges inside the program.
 
-**The verdict on an output** is the verdict on its own edge, or a worse one. An output whose own two sets agree is
+**The verdict on an output** is the verdict on its own edge, unless there is a worse one. Whatever its own edge, an output is
 
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
 - stale or clobbered, if it depends on a choice, loop or conditional that may return one merged value for another
   (`blame`, `merged_values`);
 - stale or clobbered, if it depends on an operation with a stale or clobbered edge (`blame`, `compared_edges`);
-- unknown, if it depends on something ambiguous, such as an instruction that may be one of two operations. This holds
-  even if its own sets are wrong (`ambiguity_search`, `verdicts.propagate`);
+- unknown, even if it is stale or clobbered otherwise, if it depends on something ambiguous, such as an instruction that
+  may be one of two operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
   (`verdicts.judge_conditional_results`);
 - stale, clobbered or unknown, if JAX lost a write to a Ref before XLA got the program (`analysis.lost_refs`);
@@ -81,7 +83,7 @@ compares each output; `compared_edges` and `merged_values` compare the edges ins
 - unknown, if XLA mixes up donated arguments (`schedule_alone`), or if it depends on bytes that nobody wrote
   (`report.status`).
 
-In one case an output is better than its own edge: it uses no row that the kernel writes (`verdicts.drop_disjoint_rows`).
+An output is better than its own edge only if it uses no row that the kernel writes (`verdicts.drop_disjoint_rows`).
 The docstring of `verdicts` lists all steps in their order.
 
 If the order of operations in the program is unknown, the schedule is compared with several programs. An output is
