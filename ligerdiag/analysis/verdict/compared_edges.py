@@ -43,6 +43,7 @@ from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluation.program_order import CARRIED, TaggedSet
 from ligerdiag.analysis.verdict.comparison import NO_ERRORS, ComparedEdge, Comparison, Errors, OutputVerdict
 from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandEdge, OperandProvenance, find_bytes
+from ligerdiag.analysis.verdict.renamed_conversions import RenamedConversions
 from ligerdiag.hlo.dataflow import Dataflow, Position
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -106,8 +107,9 @@ def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison)
 
 
 def _compare_operations(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields the operations that are wrong as a whole."""
+    """Yields the operations that are wrong as a whole, without renamed conversions whose readers are right."""
     known: dict[ComparedEdge, Errors] = {}
+    renamed = RenamedConversions(provenance=provenance, comparison=comparison)
     for path, tagged in provenance.intended.tagged.items():
         for occurrence in provenance.actual.occurrences.get(path, ()):
             if tagged.labels == occurrence.labels:
@@ -116,7 +118,7 @@ def _compare_operations(provenance: OperandProvenance, comparison: Comparison) -
             errors = known.get(edge)
             if errors is None:
                 errors = known[edge] = comparison.find_errors(edge)
-            if errors:
+            if errors and not (provenance.evaluator.is_tagged and renamed.is_harmless(path, occurrence)):
                 yield Differing(path, tagged, occurrence, errors)
 
 
