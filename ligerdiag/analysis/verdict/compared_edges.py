@@ -137,20 +137,19 @@ def _compare_operands(provenance: OperandProvenance, comparison: Comparison) -> 
             if not provenance.is_authored(path, occurrence):
                 continue
             operands = provenance.recognise(path, occurrence)
-            here, parts = _judge_operands(path, tagged, (occurrence, operands), provenance, comparison)
+            here, parts = _judge_operands(tagged, (occurrence, operands), provenance, comparison)
             if parts:
                 yield Differing(path, tagged, occurrence, parts)
             for other in twins.list_others(path) if here or parts else ():
                 meant = intended.tagged.get(other)
                 if meant is None or len(meant.edges) != len(operands):
                     continue
-                _, parts = _judge_operands(other, meant, (occurrence, operands), provenance, comparison)
+                _, parts = _judge_operands(meant, (occurrence, operands), provenance, comparison)
                 if parts:
                     yield Differing(other, meant, occurrence, parts, twin=path)
 
 
 def _judge_operands(
-    path: TagPath,
     tagged: TaggedSet,
     seen: tuple[Occurrence, list[OperandEdge]],
     provenance: OperandProvenance,
@@ -165,9 +164,8 @@ def _judge_operands(
     found = _judge(tagged, operands, provenance, comparison)
     for edge in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         found |= comparison.find_errors(edge)
-    own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
     whole = comparison.find_errors(ComparedEdge(tagged.labels, occurrence.labels))
-    return whole, Errors(found.stale & ~whole.stale, found.clobbered & ~whole.clobbered) & ~own
+    return whole, Errors(found.stale & ~whole.stale, found.clobbered & ~whole.clobbered)
 
 
 def _judge(
