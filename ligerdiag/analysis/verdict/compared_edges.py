@@ -181,7 +181,9 @@ def _judge(
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
-        if edges is tagged.edges:  # computed outside of a loop in one program: a loop's state there
+        if edges is tagged.edges:
+            # The order of the program stays possible if XLA may not exchange the operands, or if an unlike operand is a
+            # loop's state on one side: XLA may have moved its operation out of the loop.
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [
                 pair for pair in unlike if tagged.opcode in _REARRANGED and CARRIED not in {pair[0][0], pair[1][0]}
