@@ -163,8 +163,8 @@ class Evaluator:
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
     def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved other factors or terms into this instruction and has kept its name. The instruction
-        then belongs to a chain of multiplications or additions.
+        """Returns whether XLA computes more by this addition or multiplication than the operation whose name it has kept,
+        such as several products that it has joined.
 
         A footprint is the set of parameters and kernels from which a value is computed. Returns True if the instruction's
         footprint contains something that the footprint of the program's operation with this tag path lacks. A slice of a

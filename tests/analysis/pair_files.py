@@ -23,8 +23,9 @@ from pathlib import Path
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.write_correspondence import TracedKernel
 from ligerdiag.hlo.dataflow import Positions
+from ligerdiag.hlo.module import HloComputation
 from ligerdiag.hlo.parse import parse_hlo
-from ligerdiag.hlo.shape import iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
 from ligerdiag.hlo.xla_pb2 import HloProto
 from tests.analysis.by_hand import judge_modules
 from tests.hlo.placing import place, read_text
@@ -96,21 +97,38 @@ def read_pair(pair: Pair) -> tuple[bytes, bytes]:
 
 
 def define_loop_state(proto: HloProto) -> None:
-    """Adds logical buffers for loops and for the parameters of their bodies and conditions, as XLA does."""
+    """Adds logical buffers for loops and for the parameters of their bodies and conditions, as XLA does: none for an
+    element that the body passes on unchanged.
+    """
     module, buffers = parse_hlo(proto.SerializeToString())
     assert buffers is not None
     positions, assignment = Positions(module, buffers), proto.buffer_assignment
     for loop in [one for one in module.instructions if one.opcode == "while"]:
         called = [module.computations[number] for number in loop.called_computations]
+        passed_on = find_passed_on(called[0])
         for state in (loop, *(one for computation in called for one in computation.parameters)):
             for index, number in zip(iterate_leaves(state.shape), positions.locate(state), strict=True):
                 assert number is not None
+                if index in passed_on:
+                    continue
                 same = buffers.slices[number]
                 buffer = assignment.logical_buffers.add(id=len(assignment.logical_buffers) + 1, size=same.size)
                 buffer.defined_at.instruction_id = state.id
                 buffer.defined_at.shape_index.extend(index)
                 allocation = next(one for one in assignment.buffer_allocations if one.index == same.allocation)
                 allocation.assigned.add(logical_buffer_id=buffer.id, offset=same.offset, size=same.size)
+
+
+def find_passed_on(body: HloComputation) -> set[ShapeIndex]:
+    """Returns the elements of a loop's state that the body returns as it gets them."""
+    next_state = body.root.operands if body.root.opcode == "tuple" else ()
+    return {
+        (number,)
+        for number, one in enumerate(next_state)
+        if one.opcode == "get-tuple-element"
+        and one.operands[0] is body.parameters[0]
+        and one.proto.tuple_index == number
+    }
 
 
 def add_tags(proto: HloProto) -> bytes:

@@ -1,23 +1,33 @@
-"""Lists the edges (reads of one value by one consumer) that program and schedule have in common, and finds those at
-which an operation gets another version than it means.
+"""Lists the edges (reads of one value by one consumer) that program and schedule have in common, and finds the
+operations with a stale or clobbered edge (see `comparison`).
 
-An operation of the program that is seen again in the optimized module has one edge for all that it reads: its own
-dependence set in the program, and that of the instruction which computes it. An operand may be wrong although the whole
-operation looks right. Suppose `a * b` is meant to read the kernel's result in `a` and the old contents in `b`, and `a`
-also depends on the old contents. If the multiplication reads the overwritten bytes for `b`, its dependence set is still
-as intended. So the operands of an operation that is the author's own are edges, too (`operand_provenance` finds out
-which operand is which):
+An operation of the program is *seen* in the schedule if an instruction has its tag. One operation has several edges:
 
-- XLA may exchange the operands of a commutative operation or a product; such an operation is wrong only if it is wrong
-  with its operands in either order.
-- If several operands are one value in the schedule, each of them gets this value, and they need no tag.
-- Other operands that are not recognised are skipped, and so are operands that come from another operation than
-  intended; if XLA may rearrange the operation's operands, such an operand causes the whole operation to be skipped.
-- An instruction that is wrong for the operation whose name it carries may be wrong for a twin of that operation (an
-  operation that is the same value to XLA) as well: its operands are edges of each twin.
-- A product may be gone because XLA computes two products of one value as one: it concatenates the other operands,
-  reads the value once, and slices the result (DotMerger, xla/hlo/transforms/simplifiers/dot_merger.cc). The product
-  that is gone gets, for the operand that both have in common, the value that the product which is left reads.
+- **The operation as a whole.** `meant` is the dependence set of its result in the program, `delivered` that of the
+  instruction's result.
+- **Each operand.** An operand may be wrong although the result looks right. Let `a` be {FRESH(W), ORIG(W)} and `b` be
+  {ORIG(W)} in the program. If the schedule runs `a * b` after the kernel and reads the overwritten bytes for `b`, it
+  delivers {FRESH(W)} for `b`. Yet the product has {FRESH(W), ORIG(W)} on both sides, because of `a`.
+
+Operands are compared only if the instruction is the author's operation and not one that a pass has made and given the
+operation's tag. `operand_provenance` decides that, and finds out which operation of the program each operand is.
+
+- If an operand is not recognised, or comes from another operation than intended, nothing says what it should be. It is
+  not compared.
+- XLA may exchange the operands of a product or of a commutative operation. Such an operation is wrong only if it is
+  wrong in every order in which the operands can be the intended ones. If none of the orders fits, no operand of it is
+  compared.
+- If XLA merged several operands into one value, each of them gets this value. These operands need no tag.
+
+Three passes of XLA make instructions that compute more than the operation whose tag they have:
+
+- Common subexpression elimination computes an operation and its twins (operations that are the same value to XLA) by
+  one instruction. If the instruction is wrong for the operation, its operands are compared with those of each twin.
+- DotMerger (xla/hlo/transforms/simplifiers/dot_merger.cc) computes two products of one value as one: it concatenates
+  the other two operands, multiplies once, and slices the result. The joined product has the tag of one product, and the
+  other product is gone. The gone product gets the version of the common value that the joined product reads.
+- SliceSinker and its like compute an operation before they take the parts of its operands. The slice that is left has
+  the tag of a slice, and computes a part of the operation (`moved_operations`). It is compared with this operation.
 """
 
 from collections import defaultdict
@@ -33,6 +43,7 @@ from ligerdiag.analysis.evaluation.labels import Labels
 from ligerdiag.analysis.evaluation.program_order import CARRIED, TaggedSet
 from ligerdiag.analysis.verdict.comparison import NO_ERRORS, ComparedEdge, Comparison, Errors, OutputVerdict
 from ligerdiag.analysis.verdict.operand_provenance import RENAMED, UNSEEN, OperandEdge, OperandProvenance, find_bytes
+from ligerdiag.analysis.verdict.renamed_conversions import RenamedConversions
 from ligerdiag.hlo.dataflow import Dataflow, Position
 from ligerdiag.hlo.module import HloInstruction, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -43,29 +54,34 @@ _REARRANGED = having(Trait.COMMUTES, Trait.EXCHANGED, Trait.MULTIPLIES, Trait.AD
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differing:
-    """An instruction that computes an operation of the program from another version than the operation means."""
+    """An operation of the program with a wrong edge, and the instruction of the schedule that computes the operation."""
 
     path: TagPath
+    """Tag path of the operation."""
     tagged: TaggedSet
+    """The operation in the program."""
     occurrence: Occurrence
+    """The instruction."""
     errors: Errors
+    """The hidden writes about which an edge of the operation is stale or clobbered."""
     twin: TagPath = ()
-    """Tag path of the operation whose name the instruction carries, if XLA merged that operation with the one at
-    `path`; otherwise ().
+    """If the instruction has the tag of another operation, with which XLA has merged this one: that operation's tag path.
+    Otherwise ().
     """
     is_joined: bool = False
-    """Whether XLA computes the operation at `path` and the operation whose name the instruction carries as one product."""
+    """Whether the instruction computes more than this operation, because XLA has joined it with another product, or
+    computes it before it takes the parts of the operands.
+    """
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation at `path`: it has the same opcode, or is a custom
-        call that may implement the operation. False, for example, if a pass copied the operation's tag to an
-        instruction that computes something else.
+        """Returns whether the instruction may compute the operation: it has the operation's opcode, or is a custom call
+        that may implement the operation. A pass may have copied the tag to an instruction that does something else.
         """
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def keep(self, bits: Labels) -> "Differing":
-        """Returns a copy that is wrong about these hidden writes alone."""
+        """Returns a copy with only the errors about these hidden writes."""
         return replace(self, errors=self.errors & bits)
 
 
@@ -76,8 +92,8 @@ def compare_outputs(names: tuple[str, ...], pair: EvaluatedPair, comparison: Com
 
 
 def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison) -> tuple[Differing, ...]:
-    """Returns the instructions with a wrong edge. Without tags of the compile worker, operands are not recognised, and
-    only whole operations are compared.
+    """Returns the operations with a wrong edge. If the compile worker did not tag the program, operands cannot be
+    recognised, and each operation is compared only as a whole.
     """
     found = tuple(_compare_operations(provenance, comparison))
     if not provenance.evaluator.is_tagged:
@@ -91,7 +107,9 @@ def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison)
 
 
 def _compare_operations(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
+    """Yields the operations that are wrong as a whole, without renamed conversions whose readers are right."""
     known: dict[ComparedEdge, Errors] = {}
+    renamed = RenamedConversions(provenance=provenance, comparison=comparison)
     for path, tagged in provenance.intended.tagged.items():
         for occurrence in provenance.actual.occurrences.get(path, ()):
             if tagged.labels == occurrence.labels:
@@ -100,13 +118,13 @@ def _compare_operations(provenance: OperandProvenance, comparison: Comparison) -
             errors = known.get(edge)
             if errors is None:
                 errors = known[edge] = comparison.find_errors(edge)
-            if errors:
+            if errors and not (provenance.evaluator.is_tagged and renamed.is_harmless(path, occurrence)):
                 yield Differing(path, tagged, occurrence, errors)
 
 
 def _compare_operands(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields operations with a wrong operand, each with the hidden writes about which the operand is wrong and the
-    operation as a whole is not.
+    """Yields the operations with a wrong operand. Each comes with the hidden writes about which the operand is wrong and
+    the operation as a whole is not.
     """
     intended, twins = provenance.intended, provenance.twins
     for path, tagged in intended.tagged.items():
@@ -119,27 +137,26 @@ def _compare_operands(provenance: OperandProvenance, comparison: Comparison) -> 
             if not provenance.is_authored(path, occurrence):
                 continue
             operands = provenance.recognise(path, occurrence)
-            here, parts = _judge_operands(path, tagged, (occurrence, operands), provenance, comparison)
+            here, parts = _judge_operands(tagged, (occurrence, operands), provenance, comparison)
             if parts:
                 yield Differing(path, tagged, occurrence, parts)
             for other in twins.list_others(path) if here or parts else ():
                 meant = intended.tagged.get(other)
                 if meant is None or len(meant.edges) != len(operands):
                     continue
-                _, parts = _judge_operands(other, meant, (occurrence, operands), provenance, comparison)
+                _, parts = _judge_operands(meant, (occurrence, operands), provenance, comparison)
                 if parts:
                     yield Differing(other, meant, occurrence, parts, twin=path)
 
 
 def _judge_operands(
-    path: TagPath,
     tagged: TaggedSet,
     seen: tuple[Occurrence, list[OperandEdge]],
     provenance: OperandProvenance,
     comparison: Comparison,
 ) -> tuple[Errors, Errors]:
-    """Returns the errors of the instruction as a whole if it computes this operation, and the additional errors of
-    single operands.
+    """Returns, for an instruction that computes this operation, the errors of the operation as a whole, and the errors
+    of single operands that the whole does not show.
 
     seen: the instruction, and its recognised operands.
     """
@@ -147,23 +164,26 @@ def _judge_operands(
     found = _judge(tagged, operands, provenance, comparison)
     for edge in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         found |= comparison.find_errors(edge)
-    own = comparison.space.bits_of(one.index for one in comparison.writes if one.tag_path == path)
     whole = comparison.find_errors(ComparedEdge(tagged.labels, occurrence.labels))
-    return whole, Errors(found.stale & ~whole.stale, found.clobbered & ~whole.clobbered) & ~own
+    return whole, Errors(found.stale & ~whole.stale, found.clobbered & ~whole.clobbered)
 
 
 def _judge(
     tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
 ) -> Errors:
-    """Returns the errors of the operands. XLA may have changed their order: an error counts only if some operand has it
-    in every order that is possible. There are none if no order is.
+    """Returns the errors of the recognised operands: those that some operand has in every possible order of the intended
+    operands. If no order is possible, there are no errors.
+
+    tagged: the operation, with the intended operands. operands: the recognised operands of the instruction.
     """
     found: Errors | None = None
     for edges in provenance.list_orders(tagged, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
-        if edges is tagged.edges:  # computed outside of a loop in one program: a loop's state there
+        if edges is tagged.edges:
+            # The order of the program stays possible if XLA may not exchange the operands, or if an unlike operand is a
+            # loop's state on one side: XLA may have moved its operation out of the loop.
             pairs = [pair for pair in pairs if pair not in unlike]
             unlike = [
                 pair for pair in unlike if tagged.opcode in _REARRANGED and CARRIED not in {pair[0][0], pair[1][0]}
@@ -178,10 +198,11 @@ def _judge(
 
 
 def _compare_moved(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields the operations that XLA computes before it takes the parts of their operands, such as `x[:8] * y[:8]` as a
-    slice of `x * y`, each with the hidden writes about which the operation, or one of its operands, is wrong.
+    """Yields the wrong operations that XLA computes before it takes the parts of their operands, such as `x[:8] * y[:8]`
+    as a slice of `x * y`. Each comes with the hidden writes about which the operation, or one of its operands, is wrong.
 
-    The instruction of the schedule is the slice, which has the name of the slice of an operand (see `moved_operations`).
+    In the example the instruction is the slice of `x * y`. It has the tag of `x[:8]` (see `moved_operations`). If it may
+    compute one of several operations, only the errors that it would have as each of them count.
     """
     for path in provenance.intended.tagged:
         for occurrence in provenance.actual.occurrences.get(path, ()):
@@ -197,9 +218,10 @@ def _compare_moved(provenance: OperandProvenance, comparison: Comparison) -> Ite
 def _judge_moved(
     path: TagPath, other: TagPath, occurrence: Occurrence, provenance: OperandProvenance, comparison: Comparison
 ) -> Errors:
-    """Returns the errors of an instruction that XLA has moved if it computes the operation `other`.
+    """Returns the errors of a moved instruction, such as the slice of `x * y`, if it computes the operation `other`,
+    such as `x[:8] * y[:8]`.
 
-    path: tag path of the moved operation, which the instruction has.
+    path: tag path of the operation whose tag the instruction has, such as `x[:8]`.
     """
     meant = provenance.intended.tagged[other]
     reader, _ = provenance.moved.list_reads(path, occurrence.instruction)[0]
@@ -214,7 +236,7 @@ def _judge_moved(
 def _list_joined(
     tagged: TaggedSet, occurrence: Occurrence, operands: list[OperandEdge], evaluator: Evaluator
 ) -> Iterator[ComparedEdge]:
-    """Yields the edges of operands for which the program has different sets, and which are one value in the schedule."""
+    """Yields the edges of those operands that are one value in the schedule and mean different versions in the program."""
     if len({labels for _, labels in tagged.edges}) < 2:
         return
     instruction = occurrence.instruction
@@ -235,8 +257,10 @@ def _list_joined(
 
 
 def _compare_joined(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields each product that is gone because XLA computes it and another product of the same value as one, if it
-    means another version of this value than every product that may be left for it reads.
+    """Yields each wrong product that is gone because XLA has joined it with another product of the same value.
+
+    The product is wrong if it means another version of the common value than the joined product reads. If several
+    joined products may contain it, it is wrong only if it would be wrong in each of them.
     """
     intended, twins = provenance.intended, provenance.twins
     left = {path: list(provenance.list_seen(path)) for path in twins.products if path in intended.tagged}
@@ -274,9 +298,10 @@ def _find_concatenations(evaluator: Evaluator) -> dict[int, HloInstruction]:
 
 
 def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> list[int]:
-    """Returns a list of at most one number: that of the operand which several products had in common before XLA joined
-    them into this product. XLA has concatenated their other operands. The list is empty if the instruction is not such
-    a joined product. own: maps the tag of each concatenation in the program to the concatenation.
+    """Returns the number of the operand that is common to the products which XLA has joined into this one, as a list;
+    an empty list if this is no joined product. The other operand of a joined product is a concatenation that XLA made.
+
+    own: maps the tag of each concatenation in the program to the concatenation.
     """
     operands = product.instruction.operands
     if len(operands) != 2:
@@ -288,9 +313,8 @@ def _list_shared(product: Occurrence, evaluator: Evaluator, own: Mapping[int, Hl
 def _is_made_by_xla(value: HloInstruction, evaluator: Evaluator, own: Mapping[int, HloInstruction]) -> bool:
     """Returns whether the value is a concatenation that XLA made.
 
-    If XLA concatenates the result of an author's concatenation with other values, the new concatenation may carry the
-    name of the author's. It is recognised because it has another number of operands, or because the author's
-    concatenation is one of its operands.
+    If XLA concatenates the result of an author's concatenation with other values, the new concatenation may have the
+    tag of the author's. XLA's has another number of operands, or the author's is one of its operands.
     """
     path = evaluator.optimized.tags.get(value.id, ())
     meant = own.get(path[-1]) if path else None
@@ -314,11 +338,11 @@ def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
 def find_authored_occurrences(
     differing: Sequence[Differing], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Returns the instructions that are the author's own operations, according to `is_authored`, and the instructions
-    that compute two of the author's products as one.
+    """Returns those wrong operations whose instruction certainly computes them: according to `is_authored` it is the
+    author's own operation, or it computes this operation together with others (`Differing.is_joined`).
 
-    Other instructions only carry the metadata of an operation: passes copy it to instructions that compute something
-    else, such as parts of a reassociated sum.
+    Any other instruction only has the tag. Passes copy tags to instructions that compute something else, such as parts
+    of a reassociated sum.
     """
     return tuple(
         [

@@ -1,63 +1,94 @@
 """Defines the verdicts: compares the version that an edge means with the version that it gets, and combines verdicts.
 
-An *edge* is one read of one value by one consumer. `ComparedEdge` has the two versions as dependence sets: that of the
-value in the program, and that of the value in the schedule. `Comparison.compare` decides the verdict on an edge, and
-`Comparison.find_errors`, a part of it, the hidden writes about which the edge is wrong. Outputs, operations, operands
-and values that XLA merged are all compared by these two.
+An *edge* is one read of one value by one consumer: an operand of an operation, a value that enters a loop or branch, an
+output. A value that a kernel overwrites has two *versions*: the old contents and the new ones. An edge means one version,
+according to the program, and gets one in the schedule.
 
-A dependence set is a set of labels (bits, see `evaluation.labels`). For each hidden write W a value may have two:
+**Which version does the author mean?** The author of a JAX program knows that the kernel works in place; XLA does not.
+An author who reads `h` after the kernel call, in program order, expects what the kernel left in `h`. An author who reads
+`h` before the call expects the old contents. So the program that the author means is the one in which the call updates
+`h` in place. XLA sees no write, takes both versions of `h` for one value, and may run a reader on either side of the
+call. (A derivative reads what autodiff saved, and means the version that was there when autodiff saved it: see
+`evaluation.program_order`.)
 
-FRESH(W)   the value depends on what W wrote
-ORIG(W)    the value depends on the *original*, the contents of W's operand from before W, on a path that does not
-           lead through W's kernel
+**Example.** `custom-call` is a kernel that overwrites `h`; W is this hidden write.
 
-Each label has an *iteration class*: class 0 means that W happened in this iteration of the loops around it, class
-j >= 1 in an earlier iteration of the loop at nesting level j (1 is the outermost). So a write of an earlier iteration
-does not hide one that is missing in this iteration.
+    program                              schedule
+    h        = add(x, one)               h        = add(x, one)
+    loss     = custom-call(h)            gradient = multiply(h, three)
+    gradient = multiply(h, three)        loss     = custom-call(h)
 
-Let I be the intended set of a value v, from the program (`evaluation.program_order`), and A its actual set, from the
-schedule (`evaluation.schedule_order`). For each hidden write W, v is
+    edge                                 means         gets          verdict
+    `h`, read by `loss`                  {ORIG(W)}     {ORIG(W)}     fresh
+    `h`, read by `gradient`              {FRESH(W)}    {ORIG(W)}     stale: the multiplication runs before the kernel
+    `gradient`, an output                {FRESH(W)}    {ORIG(W)}     stale
+    `loss`, an output                    {}            {}            fresh
 
-stale      if FRESH(W) is in I and not in A, in any iteration class; or in both, and ORIG(W) is in A and not in I
-clobbered  if FRESH(W) is in A and not in I, in any iteration class; or ORIG(W) is in I and not in A, FRESH(W) is in A,
-           and W's operand was seen to hold the original: one reader wants the value from before the write, another the
-           value from after it, and both get the latter
-unknown    if W's kernel has unknown effects and v depends on W in any way, or W is undecided (the place of the write,
-           its intended readers, or whether it runs is unknown: `EvaluatedPair.undecided`) and v depends on W or wants
-           the original, whatever else holds. Also if neither stale nor clobbered, and a read on the way races with the
-           kernel, so that the hardware decides; or ORIG(W) is in I and not in A, FRESH(W) is in A, and nothing was seen
-           to hold the original, which may be there unseen
-latent     if none of these, and a read on the way was lucky, whichever version it is meant to see: no path of operands
-           and control edges orders it with the write (see `evaluation.unordered_reads`), and in another order v is
-           computed from the other version. This holds even if I has no label of W: the author then means another
-           computation, which XLA has merged with the one that defines W's operand
-fresh      otherwise. If neither set has a label of W, the value is right: XLA preserves the dependences that it can see
+If the schedule ran `gradient` last, the edge would get {FRESH(W)}, as it should. Yet nothing would force that order: the
+verdict would be latent. If `gradient` came before `loss` in the program and ran after it in the schedule, the edge would
+mean {ORIG(W)} and get {FRESH(W)}: the verdict would be clobbered.
 
-W's operand was *seen* to hold the original if its actual set had ORIG(W) when the kernel ran (`Comparison.traced`).
-`Comparison._compare_write` decides the verdict for one W; `Comparison.compare` does so for every W, and the worst
-verdict is the edge's. `verdicts.judge` calls it for each output.
+**Versions are dependence sets.** A dependence set says on which versions a value depends, directly or through other
+values. It is a set of labels (bits, see `evaluation.labels`). For each hidden write W there are two kinds of labels:
 
-An output may be worse than its own sets:
+FRESH(W)   The value depends on what W wrote.
+ORIG(W)    The value depends on the *original*, the contents that W overwrites. The kernel itself reads the original in
+           order to overwrite it, so its results have no ORIG(W): only what is computed from the original without the
+           kernel has it.
+
+In a loop, W happens once in each iteration, and a reader may see the write of the wrong iteration. So each label has an
+*iteration class*: class 0 means that W happened in the current iteration of the loops around it, class j >= 1 that it
+happened in an earlier iteration of the loop at nesting level j (1 is the outermost loop). In the schedule, a set also has
+a mark for each read on which the value depends and which may run while the kernel writes (`RacedRead`), or which only
+luck orders with W (`LuckyRead`).
+
+**The verdict on an edge.** `ComparedEdge` holds both dependence sets of the value: `meant`, from the program
+(`evaluation.program_order`), and `delivered`, from the schedule (`evaluation.schedule_order`). For each hidden write W,
+the first of these verdicts that applies is the verdict about W:
+
+unknown    W's kernel has unknown effects, or W is *undecided*: its place in memory, its intended readers, or whether it
+           runs is unknown (`EvaluatedPair.undecided`). This verdict applies if `meant` or `delivered` has FRESH(W); for
+           an undecided W also if one of them has ORIG(W); and if `delivered` has the mark of a raced or lucky read.
+stale      The edge should see W and does not: `meant` has FRESH(W) in an iteration class in which `delivered` lacks it.
+           Or one part of the value does not see W: `delivered` has ORIG(W), and `meant` has FRESH(W) and not ORIG(W).
+clobbered  The edge sees W and should not: `delivered` has FRESH(W) in an iteration class in which `meant` lacks it.
+           Or one part of the value sees W and should not: `meant` has ORIG(W), `delivered` has FRESH(W) and not
+           ORIG(W), and W is *traced* (`Comparison.traced`): the evaluation of the schedule found ORIG(W) on the
+           operand when the kernel ran, so it would have found it here, too.
+unknown    `delivered` has the mark of a raced read: the hardware decides what it reads. Or the second case of clobbered
+           would apply, but W is not traced: the value may depend on the original, although `delivered` does not show it.
+latent     `delivered` has the mark of a lucky read: no path of operands and control edges orders the read with W, so that
+           another schedule could deliver the other version (see `evaluation.unordered_reads`). `meant` may have no
+           label of W at all. The author then reads another value than the one that W overwrites, and XLA has merged the
+           two.
+fresh      Otherwise. If neither set has a label of W, the edge is fresh: XLA preserves the dependences that it can see.
+
+`Comparison._compare_write` decides this for one W. `Comparison.compare` asks it about each W and takes the worst verdict.
+`Comparison.find_errors` only finds the hidden writes about which an edge is stale or clobbered. `verdicts.judge`
+compares each output; `compared_edges` and `merged_values` compare the edges inside the program.
+
+**The verdict on an output** is the verdict on its own edge, unless there is a worse one. Whatever its own edge, an output is
 
 - stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
-- stale or clobbered, if XLA folded a choice between two values that it took for equal, or if two such values meet in a
-  loop or conditional (`blame`, `merged_values`);
-- stale or clobbered, if an operation upstream is the author's own and one of its edges is (`blame`, `compared_edges`);
-- unknown, whatever the sets say, if it depends on something ambiguous, such as an instruction that may be one of two
-  operations (`ambiguity_search`, `verdicts.propagate`);
+- stale or clobbered, if it depends on a choice, loop or conditional that may return one merged value for another
+  (`blame`, `merged_values`);
+- stale or clobbered, if it depends on an operation with a stale or clobbered edge (`blame`, `compared_edges`);
+- unknown, even if it is stale or clobbered otherwise, if it depends on something ambiguous, such as an instruction that
+  may be one of two operations (`ambiguity_search`, `verdicts.propagate`);
 - stale, if it needs a result of a call that the schedule never runs; unknown, if the schedule may skip the call
   (`verdicts.judge_conditional_results`);
 - stale, clobbered or unknown, if JAX lost a write to a Ref before XLA got the program (`analysis.lost_refs`);
-- clobbered, if XLA keeps a value that it depends on in the same bytes as another live value; unknown, if there is no
-  buffer assignment (`hlo.shared_bytes`);
-- unknown, if XLA mixes up donated arguments (`schedule_alone`), or nobody wrote bytes that it depends on
+- clobbered, if it depends on a value that XLA keeps in the bytes of another live value; unknown, if that may be so and
+  there is no buffer assignment (`hlo.shared_bytes`);
+- unknown, if XLA mixes up donated arguments (`schedule_alone`), or if it depends on bytes that nobody wrote
   (`report.status`).
 
-An output is right although its own sets are not only if it uses no row that the kernel writes
-(`verdicts.drop_disjoint_rows`). The docstring of `verdicts` has all steps in their order.
+An output is better than its own edge only if it uses no row that the kernel writes (`verdicts.drop_disjoint_rows`).
+The docstring of `verdicts` lists all steps in their order.
 
-A program with an unknown order of operations is judged as several programs with one schedule. An output in which they
-differ is unknown (`join_outputs`). So is a read in which they differ, and a read that reaches an unknown output.
+If the order of operations in the program is unknown, the schedule is compared with several programs. An output is
+unknown if its verdicts differ (`join_outputs`). A read is unknown if its kinds differ, or if it reaches an unknown
+output (`join_read`).
 """
 
 from collections import defaultdict
@@ -75,18 +106,20 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class ComparedEdge:
-    """One read of one value by one consumer: an operand, a value that enters a loop or a branch, an output. For an
-    operation as a whole, the value is its result.
+    """The two versions of one edge: of an operand, of a value that enters a loop or branch, or of an output. For an
+    operation as a whole, they are those of its result.
     """
 
     meant: Labels
-    """The value's dependence set in the program."""
+    """The dependence set of the value in the program: the version that the consumer should get."""
     delivered: Labels
-    """The dependence set, in the schedule, of the value that the consumer gets."""
+    """The dependence set of the value in the schedule: the version that the consumer gets."""
 
 
 class Errors(NamedTuple):
-    """The hidden writes, as bits (see `LabelSpace.bits_of`), about which edges are stale and about which clobbered."""
+    """The hidden writes about which an edge, or any of several edges, is stale, and those about which it is clobbered.
+    Both are sets of writes as bits (see `LabelSpace.bits_of`).
+    """
 
     stale: Labels = 0
     clobbered: Labels = 0
@@ -95,10 +128,11 @@ class Errors(NamedTuple):
         return Errors(self.stale | other.stale, self.clobbered | other.clobbered)
 
     def __and__(self, bits: Labels) -> "Errors":
-        """Returns the errors about these hidden writes alone."""
+        """Returns only the errors about these hidden writes."""
         return Errors(self.stale & bits, self.clobbered & bits)
 
     def shared_with(self, other: "Errors") -> "Errors":
+        """Returns the errors that both have."""
         return Errors(self.stale & other.stale, self.clobbered & other.clobbered)
 
     def __bool__(self) -> bool:
@@ -119,7 +153,7 @@ NO_ERRORS = Errors()
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for an output's verdict: a hidden write, and the verdict on the output for this write alone."""
+    """One reason for an output's verdict: a hidden write, and the verdict on the output about this write."""
 
     write: int
     verdict: Verdict
@@ -151,22 +185,22 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Summary of several actual dependence sets of a value, which answers whether the value would be wrong with at
-    least one of them.
+    """Summary of several dependence sets that the schedule may deliver. It suffices to find out whether an edge would be
+    wrong with at least one of these sets (`Comparison.find_errors_among`).
 
-    `common` and `some` are sets of labels; for a write whose loop nesting differs between the programs, its iteration
-    classes are merged. `original` and `replaced` do not distinguish iteration classes at all, and have one bit for each
-    hidden write (see `LabelSpace.bits_of`).
+    `common` and `some` are dependence sets. If a write's loop nesting differs between program and schedule, they do not
+    distinguish its iteration classes. `original` and `replaced` are sets of hidden writes, one bit for each write (see
+    `LabelSpace.bits_of`).
     """
 
     common: Labels = -1
-    """Labels that every set has."""
+    """The labels that all sets have."""
     some: Labels = 0
-    """Labels that at least one set has."""
+    """The labels that at least one set has."""
     original: Labels = 0
-    """The hidden writes, as bits, for which some set has ORIG."""
+    """The hidden writes W for which at least one set has ORIG(W)."""
     replaced: Labels = 0
-    """The hidden writes, as bits, for which some set has FRESH and not ORIG."""
+    """The hidden writes W for which at least one set has FRESH(W) and not ORIG(W)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,15 +210,17 @@ class Comparison:
     writes: tuple[HiddenWrite, ...]
     space: LabelSpace
     loop_depth_differs: frozenset[int]
-    """Indices of writes whose loop nesting differs between the two programs; their iteration classes are not
-    distinguished.
+    """Indices of the writes whose loop nesting differs between program and schedule. The comparison does not distinguish
+    the iteration classes of these writes.
     """
     undecided: frozenset[int]
-    """Indices of writes whose place in memory, intended readers or execution is unknown (`EvaluatedPair.undecided`)."""
+    """Indices of the writes for which it is unknown where they write, who should read them, or whether they run
+    (`EvaluatedPair.undecided`).
+    """
     traced: frozenset[int] = frozenset()
-    """Indices of the writes whose operand was seen to hold its old contents and still has its definition in the
-    schedule. For these writes a value without an ORIG label does not depend on the old contents; for any other write it
-    may, because the evaluation may have found no place where the label starts.
+    """Indices of the writes W for which ORIG(W) is reliable: the schedule still has the instruction that defines W's
+    operand, and the operand had ORIG(W) when the kernel ran. A value without ORIG(W) then does not depend on the
+    original. For any other write it may, because the evaluation may have found no instruction at which the label starts.
     """
     _traced_bits: Labels = field(init=False)
     _fresh_at_other_depth: Labels = field(init=False)
@@ -212,22 +248,20 @@ class Comparison:
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_errors(self, edge: ComparedEdge) -> Errors:
-        """Returns the hidden writes about which the edge is wrong: stale, if it or a part of the value should see the
-        write and does not; clobbered, if it sees the write and should not.
-        """
+        """Returns the hidden writes about which the edge is stale, and those about which it is clobbered."""
         if edge.meant == edge.delivered:
             return NO_ERRORS
         return self.find_errors_among(edge.meant, self.summarize((edge.delivered,)))
 
     def _find_unproven_originals(self, edge: ComparedEdge) -> Labels:
-        """Returns the hidden writes, as bits, for which the value should depend on the contents from before the write,
-        and the evaluation of the schedule does not show whether it does.
+        """Returns the hidden writes W, as bits, for which the edge means the original, and the evaluation of the schedule
+        does not show whether the edge gets it: W is not traced.
         """
         missing = self.space.any_original(edge.meant) & ~self.space.any_original(edge.delivered)
         return missing & self.space.any_fresh(edge.delivered) & ~self._traced_bits
 
     def summarize(self, delivered: Iterable[Labels]) -> SetSummary:
-        """Summarizes several sets, to answer whether an edge would be wrong with at least one of them."""
+        """Summarizes the dependence sets of which the schedule may deliver any."""
         summary = SetSummary()
         for labels in delivered:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
@@ -239,7 +273,10 @@ class Comparison:
         return summary
 
     def find_errors_among(self, meant: Labels, delivered: SetSummary) -> Errors:
-        """Returns the hidden writes about which an edge is wrong if it gets at least one of the summarized sets."""
+        """Returns the hidden writes about which an edge is stale or clobbered with at least one of the summarized sets.
+
+        meant: the dependence set that the edge means. delivered: a summary of the sets that it may get.
+        """
         any_fresh, any_original = self.space.any_fresh, self.space.any_original
         merged, wants_fresh, wants_original = self._ignore_iterations(meant), any_fresh(meant), any_original(meant)
         return Errors(
@@ -248,8 +285,8 @@ class Comparison:
         )
 
     def _ignore_iterations(self, labels: Labels) -> Labels:
-        """Returns the set in which each FRESH label of a write whose loop nesting differs between the programs has
-        iteration class 0, so that its classes do not count.
+        """Returns the set with all FRESH labels in iteration class 0 that belong to a write whose loop nesting differs
+        between program and schedule.
         """
         if not self.loop_depth_differs:
             return labels
@@ -259,6 +296,11 @@ class Comparison:
     def _compare_write(
         self, write: HiddenWrite, edge: ComparedEdge, errors: Errors, marks: tuple[list[RacedRead], list[LuckyRead]]
     ) -> Cause | None:
+        """Returns the verdict on the edge about one hidden write, with its reads; None if the verdict is fresh.
+
+        errors: what `find_errors` returns for the edge. marks: the raced and the lucky reads of W on which the value
+        depends.
+        """
         touched = self.space.all_fresh(write.index)
         is_touched = (edge.meant | edge.delivered) & touched
         around = (edge.meant | edge.delivered) & self.space.all_original(write.index)

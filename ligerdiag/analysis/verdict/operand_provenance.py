@@ -12,10 +12,10 @@ the tag of the intended operation; bitcasts and get-tuple-elements in between do
 - An element of a loop's state has no tag: if the program and the schedule both have one as the same operand of the
   operation, they count as the same.
 - An argument of the program needs no tag: XLA merges it with nothing.
-- XLA reassociates chains of adds and multiplies. An operand that depends on no hidden write may therefore appear at
-  another operation of the chain; it is ignored.
+- XLA may replace an operand by another operation of the author that has the same value, in a way that the twins do not
+  show. An operand of a sum or product that depends on no hidden write may therefore be any operation.
 - XLA may move a scalar factor to the other operand of a product. The operand is then `x` instead of `x * s`. The same
-  holds for terms of a sum.
+  holds for terms of a sum, and for casts and reshapes, which XLA may omit.
 - A slice of a joined product (one product that XLA made of several) carries the name of one of them. It is recognised
   as this product only if none of the joined products depends on a hidden write, because nothing says which slice
   belongs to which product.
@@ -137,14 +137,13 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended. It may if it is a
-        twin of `edge` (the same value to XLA), or a factor or a term of `edge`.
+        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
+        of `edge` (the same value to XLA), a factor or a term of it, or a value that it only casts or reshapes.
         """
         if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
         chain = _FACTORS if tagged.opcode in _FACTORS else _TERMS if tagged.opcode in _TERMS else _NOTHING
-        if tagged.opcode in _EXCHANGED:
-            chain |= _RESHAPES_AND_CASTS
+        chain |= _RESHAPES_AND_CASTS
         pending, known = [edge], {edge}
         while pending:
             found = self.intended.tagged.get(pending.pop())
@@ -167,8 +166,13 @@ class OperandProvenance:
         """Returns the tag path of the operation whose result this one only reshapes, possibly through several reshapes;
         the given path if the operation is not a reshape.
         """
-        while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES and len(found.operands) == 1:
-            (path,) = found.operands
+        while (found := self.intended.tagged.get(path)) and found.opcode in _RESHAPES:
+            above = found.operands
+            if len(above) > 1:  # with the kernels that overwrite the operand
+                above -= {write.tag_path for write in self.evaluator.writes}
+            if len(above) != 1:
+                break
+            (path,) = above
         return path
 
     @cached_property
@@ -222,8 +226,8 @@ class OperandProvenance:
         )
 
     def _is_untouched(self, operand: HloInstruction, tagged: TaggedSet) -> bool:
-        """Returns whether the operand can be ignored: it is an operation of the author that depends on no hidden write
-        and is no intended operand of this operation, so XLA's reassociation may have moved it here.
+        """Returns whether the operand may be any operation: it is an operation of the author that depends on no hidden
+        write and is no intended operand of this operation, so XLA has put it here.
         """
         path = self.evaluator.optimized.tags.get(operand.id, ())
         meant = self.intended.tagged.get(path)
