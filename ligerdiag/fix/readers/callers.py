@@ -2,6 +2,7 @@
 overwrites.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -44,6 +45,15 @@ def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
     return f"{owner.name.value}.{name}" if isinstance(owner, cst.ClassDef) else name
 
 
+def is_used_as_value(caller: Caller, function: cst.FunctionDef, parameters: Iterable[str]) -> bool:
+    """Returns whether a use of a function is no call that shows the arguments of these parameters: the function is passed as
+    a value, or a `partial` gives it one of these arguments.
+    """
+    places = [list_own_parameters(function).index(one) for one in parameters]
+    is_bound = any(place < caller.first for place in places) or not set(parameters).isdisjoint(caller.bound)
+    return caller.call is None or is_bound
+
+
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
     """Returns the argument that a call passes for a parameter; None if the call passes no argument for it. Raises
     CannotFixError if the call unpacks its arguments with `*` or `**`, so that nobody can see which argument the parameter
@@ -68,7 +78,7 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
     """
     name = name_function(handed.file, handed.function)
     for caller in list_callers(project, handed.file, handed.function):
-        if caller.call is None:
+        if caller.call is None or is_used_as_value(caller, handed.function, (*handed.parameters, *handed.containers)):
             if not is_own_argument(caller.file, caller.node):
                 text = caller.file.module.code_for_node(caller.node)
                 project.unseen[f"`{text}`{caller.file.render_place(caller.node)}"] = None
