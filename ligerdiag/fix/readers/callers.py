@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ligerdiag.fix.call_site import Project
+from ligerdiag.fix.readers.array_holders import OBJECTS, describe_part
 from ligerdiag.fix.readers.array_names import plan_new_contents
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller, list_function_callers, list_texts_that_name
 from ligerdiag.fix.readers.method_uses import find_owner, list_method_callers, list_unknown_receivers
-from ligerdiag.fix.readers.name_scopes import is_own_argument
+from ligerdiag.fix.readers.name_scopes import find_variable, is_own_argument, is_parameter
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
@@ -30,6 +31,10 @@ class Handed:
     parameters: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
     """Parameters of which a part, such as an element, is that array."""
+    updated: tuple[str, ...] = ()
+    """Parameters to a part of which the function assigns the new contents. A caller's object has them as well, unless JAX
+    passes the function a copy of the object, as `jax.jit` does.
+    """
 
 
 def list_own_parameters(function: cst.FunctionDef) -> list[str]:
@@ -77,20 +82,26 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
     contents; empty if none does.
     """
     name = name_function(handed.file, handed.function)
+    every = (*handed.parameters, *handed.containers, *handed.updated)
     for caller in list_callers(project, handed.file, handed.function):
-        if caller.call is None or is_used_as_value(caller, handed.function, (*handed.parameters, *handed.containers)):
+        if caller.call is None or is_used_as_value(caller, handed.function, every):
             if not is_own_argument(caller.file, caller.node):
                 text = caller.file.module.code_for_node(caller.node)
                 project.unseen[f"`{text}`{caller.file.render_place(caller.node)}"] = None
             continue
         parameters: list[str] = []
         containers: list[str] = []
-        for parameter in (*handed.parameters, *handed.containers):
+        updated: list[str] = []
+        is_direct = caller.call.func is caller.reference and not handed.function.decorators
+        for parameter in every:
             try:
                 value = find_argument(caller, handed.function, parameter)
                 if value is None:
                     continue
-                plan = plan_new_contents(caller.file, caller.call, value, writer=name, hands_up=False)
+                if parameter in handed.updated and is_direct:
+                    updated += _list_own(caller, value)
+                    continue
+                plan = plan_new_contents(project, caller.file, caller.call, value, writer=name, hands_up=False)
             except CannotFixError as error:
                 return str(error)
             if plan.name != "_":
@@ -99,17 +110,28 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
                     f"`{text}` would keep the old contents of the array that `{name}` overwrites"
                     f"{caller.file.render_place(caller.call)}"
                 )
-            is_part = parameter in handed.containers
+            is_part = parameter in (*handed.containers, *handed.updated)
             containers += (*plan.containers, *(plan.parameters if is_part else ()))
             parameters += () if is_part else plan.parameters
         function = caller.file.find_function(caller.call)
-        if depth > 0 and function is not None and (parameters or containers):
+        if depth > 0 and function is not None and (parameters or containers or updated):
             further = Handed(
-                file=caller.file, function=function, parameters=tuple(parameters), containers=tuple(containers)
+                file=caller.file,
+                function=function,
+                parameters=tuple(parameters),
+                containers=tuple(containers),
+                updated=tuple(updated),
             )
             if reason := find_reader(project, further, depth - 1):
                 return reason
     return ""
+
+
+def _list_own(caller: Caller, value: cst.BaseExpression) -> list[str]:
+    """Returns the name of an argument if it is a parameter of the caller's function, or a part of one."""
+    name = describe_part(caller.file, value).name
+    is_own = name and is_parameter(caller.file, find_variable(caller.file, value, name)) and name not in OBJECTS
+    return [name] if is_own else []
 
 
 def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[Caller]:

@@ -1,6 +1,7 @@
 """Hands the new contents of an overwritten array up to the callers of a function that may read it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
 
@@ -38,14 +39,15 @@ def hand_up(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequen
         return
     parameters = tuple(dict.fromkeys(name for plan in plans for name in plan.parameters))
     containers = tuple(dict.fromkeys(name for plan in plans for name in plan.containers))
-    if not parameters and not containers:
+    updated = tuple(dict.fromkeys(name for plan in plans for name in plan.updated))
+    if not parameters and not containers and not updated:
         return
-    whole = Handed(file=file, function=function, parameters=parameters, containers=containers)
+    whole = Handed(file=file, function=function, parameters=parameters, containers=containers, updated=updated)
     if depth == 0:
         if reason := find_reader(project, whole, _MOST_CALLERS):
             raise UnreachedCallerError(reason)
         return
-    if containers and (reason := find_reader(project, Handed(file=file, function=function, containers=containers), 3)):
+    if reason := find_reader(project, replace(whole, parameters=()), 3):
         raise CannotFixError(reason)
     wanted = tuple(name for name in parameters if _is_wanted(project, file, function, name))
     if wanted:
@@ -184,11 +186,14 @@ def plan(
     if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
     `hand_up`.
     """
-    found = plan_new_contents(file, call, value, writer=writer, hands_up=False)
+    found = plan_new_contents(project, file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)
-    if outer is None or depth <= 0 or not any(_is_wanted(project, file, outer, one) for one in found.parameters):
+    if outer is None:
         return found
-    return plan_new_contents(file, call, value, writer=writer, hands_up=True)
+    is_wanted = depth > 0 and any(_is_wanted(project, file, outer, one) for one in found.parameters)
+    if isinstance(value, cst.Attribute | cst.Subscript) and found.containers and not is_wanted:
+        is_wanted = bool(find_reader(project, Handed(file=file, function=outer, containers=found.containers), depth=3))
+    return plan_new_contents(project, file, call, value, writer=writer, hands_up=True) if is_wanted else found
 
 
 def _returns_tuple(handed: Handed) -> bool:
@@ -201,14 +206,12 @@ def _require_no_earlier_read(file: SourceFile, call: cst.Call, names: Sequence[s
     """Raises CannotFixError if the statement of a call reads a variable left of the call: such a read would come after the
     call once that has a statement of its own.
     """
-    inside = set(file.find(cst.Name, call))
-    for one in file.find(cst.Name, file.find_statement(call)):
-        if one in inside:
+    for one in file.find(cst.BaseExpression, file.find_statement(call)):
+        if one is call:
             return
-        if one.value in names:
-            raise CannotFixError(
-                f"`{one.value}` is read before the call, in the same statement{file.render_place(call)}"
-            )
+        text = file.module.code_for_node(one)
+        if text in names:
+            raise CannotFixError(f"`{text}` is read before the call, in the same statement{file.render_place(call)}")
 
 
 def _find_target(file: SourceFile, call: cst.Call) -> cst.CSTNode | None:
