@@ -45,10 +45,7 @@ def find_part_kind(project: Project, file: SourceFile, value: cst.Attribute | cs
         if "NamedTuple" in bases:
             return _replace_whole(value, f"{whole}._replace", f"`{owner.name.value}` is a NamedTuple")
         if any(_is_frozen(one) for one in owner.decorators):
-            name = where.find_module_name("dataclasses") if where is file else ""
-            return _replace_whole(
-                value, f"{name}.replace" if name else "", f"`{owner.name.value}` is a frozen dataclass"
-            )
+            return _replace_whole(value, _find_replace(file), f"`{owner.name.value}` is a frozen dataclass")
         unknown = [one for one in sorted(bases - _PLAIN_BASES) if one and not _is_of_project(project, where, one)]
         if unknown:
             return PartKind(reason=f"nothing shows whether an object of `{unknown[0]}` can be changed")
