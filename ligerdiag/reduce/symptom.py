@@ -178,8 +178,8 @@ def choose_finding(
     """Returns the most severe finding as a symptom; with a rule, the most severe one of that rule. name: the name of the
     case or module.
 
-    needs_numbers: as in `Symptom`. Raises InputError if there is none, or if one needs wrong numbers and the finding is about
-    outputs that are right by luck.
+    needs_numbers: as in `Symptom`. Raises InputError if there is no finding, or if the finding has to have wrong numbers and
+    is about outputs that are right by luck.
     """
     wanted = get_rule(rule).id if rule else ""
     chosen = [one for one in findings if not wanted or one.rule == wanted]
