@@ -65,6 +65,13 @@ def write_function(*lines: str, head: str = "def g(h, s):") -> str:
             ["t, new_y = f(state.y, s)", "state = state._replace(y=new_y)"],
         ),
         (
+            write_function(
+                "c = c._replace(n=s)", "t = f(c.y, s)", "return c._replace(n=c.y), t", head="def g(c: S, s):"
+            )
+            + STATE,
+            ["t, new_y = f(c.y, s)", "c = c._replace(y=new_y)"],
+        ),
+        (
             "from dataclasses import dataclass, replace\n\n"
             + write_function("t = f(state.y, s)", "return state, t", head="def g(state: S, s):")
             + FROZEN,

@@ -109,7 +109,8 @@ def _find_class_name(file: SourceFile, value: cst.BaseExpression) -> str:
     names: set[str] = set()
     if isinstance(value, cst.Name):
         for binding in find_variable(file, value, value.value).bindings:
-            names.add(_name_assigned(file, binding))
+            if not _is_replaced(file, binding):
+                names.add(_name_assigned(file, binding))
     elif isinstance(value, cst.Attribute):
         text = file.module.code_for_node(value)
         for one in file.find(cst.AssignTarget):
@@ -120,6 +121,21 @@ def _find_class_name(file: SourceFile, value: cst.BaseExpression) -> str:
             if text in (target, f"self.{target}"):
                 names.add(get_name(one.annotation.annotation))
     return names.pop() if len(names) == 1 else ""
+
+
+def _is_replaced(file: SourceFile, target: cst.Name) -> bool:
+    """Returns whether a variable gets an object of the class that it had: `s = s._replace(y=z)`, `s = replace(s, y=z)`."""
+    for parent in file.list_parents(target):
+        match parent:
+            case cst.Assign(value=cst.Call(func=cst.Attribute(value=whole, attr=cst.Name("_replace")))):
+                return get_name(whole) == target.value
+            case cst.Assign(value=cst.Call(func=function, args=[first, *_])) if get_name(function) == "replace":
+                return isinstance(first.value, cst.Name) and first.value.value == target.value
+            case cst.BaseStatement():
+                return False
+            case _:
+                pass
+    return False
 
 
 def _name_assigned(file: SourceFile, target: cst.CSTNode) -> str:
