@@ -99,6 +99,10 @@ def test_a_part_gets_the_new_contents(program: str, added: list[str], tmp_path: 
             write_method("t = f(self.r, s)", "return t").replace("class A", "class A(eqx.Module)"),
             "nothing shows whether an object of `Module` can be changed",
         ),
+        (
+            write_method("t = f(self.r, s)", "return t", before="    @partial(jax.jit, static_argnums=0)\n"),
+            "JAX traces the method, and the object would keep a tracer",
+        ),
         (write_method("return self.h + f(self.h, s)"), "`self.h` is read before the call"),
         (
             write_function("q = {'r': h}", "q = f(q['r'], s) + q['r']", "return q"),

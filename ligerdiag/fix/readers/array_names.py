@@ -20,6 +20,7 @@ from ligerdiag.fix.readers.array_holders import (
     list_holders,
     list_part_holders,
 )
+from ligerdiag.fix.readers.function_uses import WRAPPERS
 from ligerdiag.fix.readers.name_scopes import (
     SourceVariable,
     dominates,
@@ -30,7 +31,7 @@ from ligerdiag.fix.readers.name_scopes import (
     list_assignments,
 )
 from ligerdiag.fix.readers.object_parts import find_part_kind
-from ligerdiag.fix.source_file import CannotFixError, SourceFile
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 NOWHERE = "_"
 """The variable name for a value that is never read."""
@@ -139,6 +140,9 @@ def _plan_part(
     if not is_read and not followers:
         return NewContents(containers=containers)
     kind = find_part_kind(project, file, value)
+    if whole.name in OBJECTS and is_read and _is_traced(file, call):
+        text = f"{_refuse(file, whole.text, value, writer)}: JAX traces the method, and the object would keep a tracer"
+        raise CannotFixError(text)
     is_bound = held is not None and any(one in held.bindings for one in _list_names_beside(file, call))
     if is_read and (is_bound or not (kind.is_assigned or kind.replacing)):
         reason = "" if is_bound or not kind.reason else f": {kind.reason}"
@@ -155,6 +159,16 @@ def _plan_part(
         line = f"{object_text} = {kind.replacing}({first}{field}={name})" if is_read else ""
         return NewContents(name=name, followers=tuple(followers), containers=containers, replaced=line)
     return NewContents(name=whole.text, followers=tuple(followers), updated=containers)
+
+
+def _is_traced(file: SourceFile, call: cst.CSTNode) -> bool:
+    """Returns whether a decorator of a function around a call makes JAX trace it, such as `@partial(jax.jit, ...)`."""
+    return any(
+        any(get_name(one) in WRAPPERS for kind in (cst.Name, cst.Attribute) for one in file.find(kind, decorator))
+        for function in file.list_parents(call)
+        if isinstance(function, cst.FunctionDef)
+        for decorator in function.decorators
+    )
 
 
 def _list_names_beside(file: SourceFile, call: cst.Call) -> Iterator[cst.Name]:
