@@ -176,7 +176,7 @@ class _Collector:
         return None
 
     def _find_module(self, module: _Module, dotted: str, level: int) -> _Module | None:
-        """Returns the module of the project that an import names; None if it is none of the project."""
+        """Returns the module of the project that an import names; None if it is not one of the project."""
         folder = Path(module.path).parent
         if level:
             folders = [folder.parents[level - 2]] if level > 1 else [folder]

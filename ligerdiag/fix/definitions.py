@@ -54,8 +54,8 @@ def _list_imported(file: SourceFile) -> set[str]:
 
 
 def find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFile | None, str]:
-    """Returns the module of the project from which a file imports a name, and the name there; None for the module if it is
-    none of the project. A name that the file does not import is its own.
+    """Returns the module of the project from which a file imports a name, and the name there; None for the module if the
+    project does not have it. A name that the file does not import is its own.
     """
     for statement in file.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar):
