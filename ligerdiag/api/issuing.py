@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ligerdiag.api.case_excerpt import collect_excerpt, name_program
 from ligerdiag.api.comparing import bisect
 from ligerdiag.artifacts.artifact import Artifact, load_artifact
 from ligerdiag.artifacts.cache import Cache
@@ -51,7 +52,7 @@ def describe_issue(
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
     case = subject.case
-    shown = program or _load_program(case, report)
+    shown = program or _load_program(case, report, subject.finding)
     artifact = _load_artifact(case)
     is_ours = report.noun is Noun.CASE
     provenance = artifact.provenance if artifact is not None and is_ours else None
@@ -84,8 +85,9 @@ def _read_driver() -> str:
     return found[1] if found else ""
 
 
-def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None:
-    """Returns the file that defines a case of this run; None for a module that was compiled elsewhere, whose source
+def _load_program(case: CaseReport, report: CheckReport, finding: Finding | None) -> ProgramSource | None:
+    """Returns the file that defines a case of this run, or, if it is long or imports files of its project, the parts that
+    the case runs; None for a module that was compiled elsewhere, whose source
     nobody vouches for.
     """
     path = Path(case.source)
@@ -95,7 +97,11 @@ def _load_program(case: CaseReport, report: CheckReport) -> ProgramSource | None
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read `{path}`: {error}") from error
-    return ProgramSource(name=path.name, text=text, others=_list_others(path, text, case.source_roots))
+    name = name_program(path, case.source_roots)
+    whole = ProgramSource(name=name, text=text, others=_list_others(path, text, case.source_roots))
+    if finding is None or not whole.is_long:
+        return whole
+    return replace(whole, parts=collect_excerpt(finding, path, case.id, case.source_roots))
 
 
 def _list_others(path: Path, text: str, roots: Sequence[str]) -> tuple[str, ...]:

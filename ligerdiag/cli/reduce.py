@@ -136,6 +136,13 @@ def run_reduce(line: ReduceLine) -> None:
     raise typer.Exit(code)
 
 
+_SMALL = 1e-3
+"""Greatest relative error that is no wrong number."""
+_LUCKY = (
+    "shows:   no wrong number, since this schedule runs in the right order by luck; the read in it is still unordered\n"
+)
+
+
 def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | None") -> str:
     return (
         f"kept:    {reduced.symptom.describe()}\n"
@@ -143,7 +150,8 @@ def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | Non
         f"after:   {reduced.after}; {reduced.lines} lines of program\n"
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
         + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
-        + ("ended:   " + f"by {ending.value}; run the same command again to continue\n" if ending is not None else "")
+        + (_LUCKY if reduced.symptom.is_lucky and not any(one > _SMALL for one in reduced.errors) else "")
+        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
     )
 
 

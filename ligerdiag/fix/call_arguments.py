@@ -147,6 +147,17 @@ def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression
     return value.with_changes(elements=elements)
 
 
+def append_alias(statement: cst.ImportFrom, name: str) -> cst.ImportFrom:
+    """Returns a `from ... import` with one more name, in a line of its own if the others have one."""
+    assert not isinstance(statement.names, cst.ImportStar)
+    *others, last = statement.names
+    separator = _copy_comma(others[-1].comma if others else cst.MaybeSentinel.DEFAULT)
+    if not others and statement.lpar is not None:
+        separator = separator.with_changes(whitespace_after=statement.lpar.whitespace_after)
+    new = cst.ImportAlias(name=cst.Name(name), comma=last.comma)
+    return statement.with_changes(names=[*others, last.with_changes(comma=separator), new])
+
+
 def make_tuple(first: cst.BaseExpression, *texts: str, parentheses: bool) -> cst.Tuple:
     """Returns a tuple of an expression and more elements, given as source texts."""
     elements = [cst.Element(first), *(cst.Element(cst.parse_expression(text)) for text in texts)]

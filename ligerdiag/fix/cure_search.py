@@ -45,7 +45,7 @@ from ligerdiag.report.causes import compute_causes
 from ligerdiag.rules.call_patch import FINDS_CALLERS
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import compute_near
-from ligerdiag.text import suggest
+from ligerdiag.text import join_words, suggest
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.workers.pool import Pool
 
@@ -54,6 +54,8 @@ _DEPTHS = 3
 _FIRST_WITHOUT_POINTERS = (0, 4)
 """The first version of jax-triton that passes the kernel no pointer for an output that aliases an operand."""
 
+_MOST_NAMED = 3
+"""Number of places that a reason names."""
 _MOST_HALVES = 2
 """Number of cures on whose result the others are tried if none is proved alone."""
 _BESIDE = " + "
@@ -436,11 +438,13 @@ class _Search:
         half = self._half or Attempt(cure="", is_safe=True, proof=Proof.REFUTED)
         originals = {path: half.originals.get(path, self._originals[path]) for path in texts}
         diff = render_diff(texts, originals)
+        hidden = _explain_hidden_readers(judgement, project)
         return Attempt(
             cure=f"{half.cure}{_BESIDE}{cure.name}" if half.cure else cure.name,
             is_safe=cure.is_safe,
             proof=judgement.proof,
-            reason=judgement.reason,
+            reason="; ".join(filter(None, (judgement.reason, hidden))),
+            refusal=hidden,
             files=texts,
             originals=originals,
             diff=diff,
@@ -528,6 +532,20 @@ class _Search:
             raise CannotFixError("there is nothing to change")
         _require_python(texts)
         return self._add_half(texts), project
+
+
+def _explain_hidden_readers(judgement: CureTrial, project: Project | None) -> str:
+    """Returns why a cure changes the results if a reader of the overwritten array may be a caller that the source does not
+    show; empty if there is no such place.
+    """
+    unseen = () if project is None else project.list_unseen()
+    if judgement.proof is not Proof.REFUTED or not judgement.is_other_program or not unseen:
+        return ""
+    more = f" and {len(unseen) - _MOST_NAMED} more" if len(unseen) > _MOST_NAMED else ""
+    return (
+        "a caller that reads the overwritten array may reach the function by "
+        f"{join_words(unseen[:_MOST_NAMED])}{more}, which `fix` cannot follow"
+    )
 
 
 def _require_python(texts: Texts) -> None:

@@ -40,6 +40,8 @@ class CureTrial:
     is_compared: bool = False
     costs: Mapping[str, Cost]
     left: tuple[str, ...] = ()
+    is_other_program: bool = False
+    """Whether the changed program computes something else than the unchanged one."""
 
 
 def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
@@ -239,7 +241,13 @@ class Trials:
             elif opaque is not None:
                 reason = self._explain_opaque(meaning, opaque)
         return CureTrial(
-            proof=proof, reason=reason, reports=reports, is_compared=compared, costs=costs, left=tuple(rules)
+            proof=proof,
+            reason=reason,
+            reports=reports,
+            is_compared=compared,
+            costs=costs,
+            left=tuple(rules),
+            is_other_program=proof is Proof.REFUTED and not fault,
         )
 
     def _find_doubt(self, meaning: MeaningAnswer, opaque: MeaningAnswer | None) -> str:

@@ -35,7 +35,8 @@ from ligerdiag.fix.kernel_parameters import (
 )
 from ligerdiag.fix.readers.array_names import NewContents
 from ligerdiag.fix.readers.calls_beside import list_calls_beside
-from ligerdiag.fix.results import MakeCall, Returned, bind_results, hand_up, plan
+from ligerdiag.fix.results.bound_results import MakeCall, Returned, bind_results
+from ligerdiag.fix.results.handed_results import hand_up, plan
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 IMPORT = "from ligerdiag.in_place import call_in_place"

@@ -24,7 +24,7 @@ def find_definition[Node: (cst.FunctionDef, cst.ClassDef)](
     own = [one for one in file.find(kind) if one.name.value == name]
     if own:
         return (file, own[0]) if len(own) == 1 else None
-    home, original = _find_home(project, file, name)
+    home, original = find_home(project, file, name)
     if home is None or home is file:
         return None
     found = [one for one in home.find(kind) if one.name.value == original]
@@ -54,7 +54,10 @@ def _list_imported(file: SourceFile) -> set[str]:
     }
 
 
-def _find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFile | None, str]:
+def find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFile | None, str]:
+    """Returns the module of the project from which a file imports a name, and the name there; None for the module if the
+    project does not have it. A name that the file does not import is its own.
+    """
     for statement in file.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar):
             continue
@@ -64,11 +67,12 @@ def _find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFil
                 folder = file.path.parent if statement.relative else project.root
                 for _ in range(len(statement.relative) - 1):
                     folder = folder.parent
-                return _load_module(project, folder, dotted), one.evaluated_name
+                return load_module(project, folder, dotted), one.evaluated_name
     return None, name
 
 
-def _load_module(project: Project, folder: Path, dotted: str) -> SourceFile | None:
+def load_module(project: Project, folder: Path, dotted: str) -> SourceFile | None:
+    """Returns the module of this dotted name below a folder; None if the project has none."""
     path = folder.joinpath(*dotted.split(".")) if dotted else folder
     for candidate in (path.with_suffix(".py"), path / "__init__.py"):
         if candidate.is_file():

@@ -8,7 +8,8 @@ import libcst as cst
 from ligerdiag.fix.call_arguments import add_keyword, wrap
 from ligerdiag.fix.call_site import ALIASES, OUTPUT_KEYWORDS, CallSite, Project
 from ligerdiag.fix.declared_aliases import Circumstances
-from ligerdiag.fix.results import NOWHERE, Returned, bind_results
+from ligerdiag.fix.readers.array_names import NOWHERE
+from ligerdiag.fix.results.bound_results import Returned, bind_results
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
 
 

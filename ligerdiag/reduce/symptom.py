@@ -4,13 +4,14 @@ two toolchains.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ligerdiag.bisect.trials import Outcome, has_disagreement
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Finding, Replay, Severity, Verdict
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.rules.rule import RuleKind
 
 _ABOUT_COPIES = frozenset(("LD027", "LD029", "LD030", "LD031", "LD032"))
 
@@ -53,6 +54,13 @@ class Symptom:
     """Whether at least one output must also have wrong numbers in the replay."""
     message: str = ""
     """The message of the original finding or error, in one line for the user."""
+
+    @property
+    def is_lucky(self) -> bool:
+        """Returns whether the symptom is a read that this schedule puts on the right side of the write by luck, so that no
+        output has a wrong number.
+        """
+        return bool(self.rule) and get_rule(self.rule).kind is RuleKind.LUCKY_READ
 
     def describe(self) -> str:
         """Returns a short description of the symptom, such as "LD001 on operand 0 of `cross_entropy_kernel`"."""
@@ -154,17 +162,24 @@ def choose_symptom(
         return Symptom(kind=SymptomKind.TOOLCHAINS, verdicts=differences[0])
     if not rule and replay is not None and has_disagreement(first, replay):
         return Symptom(kind=SymptomKind.DISAGREEMENT)
-    found = choose_finding(first.findings, first.outputs, name=first.trial.case.id, rule=rule)
-    return replace(found, needs_numbers=needs_numbers)
+    return choose_finding(
+        first.findings, first.outputs, name=first.trial.case.id, rule=rule, needs_numbers=needs_numbers
+    )
 
 
 def choose_finding(
-    findings: Sequence[Finding], outputs: Mapping[str, Verdict], *, name: str, rule: str = ""
+    findings: Sequence[Finding],
+    outputs: Mapping[str, Verdict],
+    *,
+    name: str,
+    rule: str = "",
+    needs_numbers: bool = False,
 ) -> Symptom:
     """Returns the most severe finding as a symptom. If `rule` is given, only findings of this rule count. name: the name of
     the case or module.
 
-    Raises InputError if there is no such finding.
+    needs_numbers: as in `Symptom`. Raises InputError if there is no finding, or if the finding has to have wrong numbers and
+    is about outputs that are right by luck.
     """
     wanted = get_rule(rule).id if rule else ""
     chosen = [one for one in findings if not wanted or one.rule == wanted]
@@ -173,15 +188,22 @@ def choose_finding(
         raise InputError(f"`{name}` has no finding{named}: there is nothing to keep")
     ranked = sorted(chosen, key=lambda one: (-one.severity.weight, one.rule))
     found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, outputs)), ranked[0])
-    return Symptom(
+    symptom = Symptom(
         kind=SymptomKind.FINDING,
         rule=found.rule,
         kernel=found.kernel,
         operand=found.operand,
         cause=found.help if found.rule in _ABOUT_COPIES else "",
         errors=_list_errors(findings),
+        needs_numbers=needs_numbers,
         message=found.message,
     )
+    if needs_numbers and symptom.is_lucky:
+        raise InputError(
+            f"`--numbers` needs a wrong number, and {found.rule} is about outputs that are right by luck in this schedule:"
+            " leave it out"
+        )
+    return symptom
 
 
 def _is_wrong(finding: Finding, outputs: Mapping[str, Verdict]) -> bool:

@@ -10,25 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ligerdiag.hlo.custom_calls import has_trait
-from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
-from ligerdiag.rules.wording import JAX_TRITON, SPARE, render_at
+from ligerdiag.model.findings import CallPlace, ReadPlace
+from ligerdiag.rules.way_to_readers import count_returning, find_way_to, name_function
+from ligerdiag.rules.wording import JAX_TRITON, SPARE
 from ligerdiag.source_text import count_characters, load_source_lines, parse_source
 from ligerdiag.text import join_words
 
 _CALL = "triton_call"
 _CURE = "call_in_place"
 IMPORT = "from ligerdiag.in_place import call_in_place"
+"""The line that a patched file needs."""
 FINDS_CALLERS = " (`ligerdiag fix` finds them)"
 """The hint, in the help of a finding, that another command finds the callers which the help speaks of."""
-"""The line that a patched file needs."""
 _MAX_TEXT = 60
 """Greatest length, in characters, of an argument that a patch quotes."""
 _MAX_LINES = 40
 """Greatest number of lines of a statement that a patch rewrites as a whole."""
-_MOST_PLACES = 3
-"""The patch names at most this many functions that have to use the new value."""
-_MOST_FUNCTIONS = 2
-"""If more functions would have to return the new value, the patch does not name them."""
 _OUTPUTS = ("out_shape", "out_type")
 """Keywords of jax-triton, old and new, that declare the outputs."""
 
@@ -87,7 +84,7 @@ def compute_patch(
     results += "" if "," in results else ","
     given = ", ".join([*arguments, *(f"{one.name}={_quote(one.value)}" for one in passed if one.is_keyword)])
     given = given if given and len(given) <= 2 * _MAX_TEXT else "…"
-    used = _describe_use(call, values, names, reads, is_argument=_is_handed_in(tree, node, values))
+    used = _describe_use(call, values, names, reads, is_argument=_is_handed_in(tree, node, values), roots=roots)
     use = f"{used} ({SPARE}){_explain_positions(passed)}"
     number = _render_written([one.written for one in passed])
     before, after = (), ()
@@ -197,7 +194,13 @@ def _is_handed_in(tree: ast.Module, node: ast.Call, values: Sequence[str]) -> bo
 
 
 def _describe_use(
-    call: CallPlace, values: Sequence[str], names: Sequence[str], reads: Sequence[ReadPlace], *, is_argument: bool
+    call: CallPlace,
+    values: Sequence[str],
+    names: Sequence[str],
+    reads: Sequence[ReadPlace],
+    *,
+    is_argument: bool,
+    roots: Sequence[str],
 ) -> str:
     """Returns the words on which names to use after the call, or on what a declared write does for readers of the old
     contents alone. values: source texts of the overwritten operands. names: those of their new values. is_argument:
@@ -212,56 +215,24 @@ def _describe_use(
     if len(meant) < len(reads):
         use += " where you need the new contents"
     one = "it" if len(names) == 1 else "them"
-    through, places = find_way_to(call, meant)
+    through, places = find_way_to(call, meant, roots)
+    returning = count_returning(call, names, through, roots) if places else 0
+    returned, through = _quote_names(through[:returning]), _quote_names(through[returning:])
+    verb = "returns" if returning == 1 else "return"
+    if places and not through:
+        return f"{use}: {returned} {verb} {one} already; use the returned array in {places}"
     if places:
+        use += f", which {returned} {verb} already" if returned else ""
         more = f"all other callers of {through} then get {one} as well{FINDS_CALLERS}"
         return f"{use}: return {one} from {through}, and use {one} in {places}; {more}"
     home = call.line
     if is_argument and call.callers and not meant and home is not None and home.function:
-        use += f"; other callers of `{_name_function(home)}` that read the array afterwards need {one}, too"
+        use += f"; other callers of `{name_function(home)}` that read the array afterwards need {one}, too"
     return use
 
 
 def _quote_names(names: Sequence[str]) -> str:
     return join_words([f"`{name}`" for name in names])
-
-
-def find_way_to(call: CallPlace, reads: Sequence[ReadPlace]) -> tuple[str, str]:
-    """Returns two texts about a value that is overwritten in one function and read in another. The first lists the functions
-    that have to return the new value, innermost first; the second lists the functions that read it, with their lines.
-
-    Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
-    backward pass, or if too many functions lie in between.
-    """
-    home = call.line
-    if home is None or not home.function or call.in_backward:
-        return "", ""
-    lines = dict.fromkeys(read.line for read in reads if read.line is not None and not read.in_backward)
-    calling = {(frame.file, frame.line) for frame in call.callers}
-    far = [
-        line for line in lines if line.function and not _is_inside(line, home) and (line.file, line.line) not in calling
-    ]
-    through = [home]
-    for frame in call.callers:
-        if not frame.function or any(_is_inside(line, frame) for line in far):
-            break
-        through.append(frame)
-    returning = dict.fromkeys(_name_function(frame) for frame in through)
-    if not far or len(returning) > _MOST_FUNCTIONS:
-        return "", ""
-    places = [f"`{_name_function(line)}`{render_at(line)}" for line in far[:_MOST_PLACES]]
-    if len(far) > _MOST_PLACES:
-        places.append(f"{len(far) - _MOST_PLACES} more places")
-    return _quote_names([*returning]), join_words(places)
-
-
-def _is_inside(line: SourceLine, home: SourceLine) -> bool:
-    """Returns whether a line is in the function of another line, or in a function that is defined there."""
-    return line.file == home.file and (line.function == home.function or line.function.startswith(f"{home.function}."))
-
-
-def _name_function(line: SourceLine) -> str:
-    return line.function.rpartition("<locals>.")[2]
 
 
 def _list_results(call: CallPlace, targets: str) -> list[str]:

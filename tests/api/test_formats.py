@@ -206,8 +206,9 @@ def test_a_bug_report_is_about_the_one_case_that_has_something_to_report(run: Ru
     assert text.startswith(
         "# `running_maximum` overwrites operand 0 without declaring it, and `row` is computed from the"
     )
-    assert f"\n```python\n{CASES}```\n" in text
-    assert "`mine.py` imports `model` of the same project, which this report lacks" in text
+    assert "What the program runs of `schedules/mine.py` and 1 other file of the project" in text
+    assert "\n```python\n# schedules/mine.py\n" in text
+    assert "\n```python\n# model.py\n" in text
     assert run(("idle",), "--format", "issue") == (2, "")
 
 

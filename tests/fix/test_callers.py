@@ -90,7 +90,6 @@ def test_a_caller_that_reads_the_array_gets_the_new_contents(body: list[str], ad
         (["h = same(k)", "t = f(h, s)", "return t + k"], "k", 1),
         (["state = State(h=h)", "t = f(h, s)", "return state"], "state", 1),
         (["def inner():", "    return f(h, s)", "return inner() + h"], "h", 3),
-        (["t = f(self.h, s)", "return t"], "self.h", 1),
         (["t = f(GLOBAL, s)", "return GLOBAL"], "GLOBAL", 2),
     ],
 )

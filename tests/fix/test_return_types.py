@@ -3,7 +3,7 @@
 import libcst as cst
 import pytest
 
-from ligerdiag.fix.results import extend_return_type
+from ligerdiag.fix.results.return_statements import extend_return_type
 
 
 @pytest.mark.parametrize(

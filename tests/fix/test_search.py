@@ -50,6 +50,16 @@ def test_callers_of_a_helper_read_what_it_returns(shared_cache: Path) -> None:
     assert "ligerdiag fix" not in answer.remedies[0]  # which is what refuses them, where it prints this text
 
 
+@pytest.mark.nightly
+def test_a_method_that_is_a_value_stays_and_a_dict_gets_the_new_contents(shared_cache: Path) -> None:
+    answer = fix(PROGRAMS / "looked_up.py", shared_cache, "declare")
+    assert answer.best is not None
+    assert answer.best.proof is Proof.PROVED
+    assert '+    rms, state["y"] = layer.norm_in_place(state["y"])' in answer.best.diff
+    assert "+        return self.norm_in_place(x)[0]" in answer.best.diff
+    assert any(one.startswith("`layer.norm` (") for one in answer.best.unseen)
+
+
 def test_a_branch_on_the_numbers_hides_no_difference(shared_cache: Path, tmp_path: Path) -> None:
     """`kept` is `y` by another name, and is read only if the sum of `x` is positive, which it is not in the first draw."""
     text = (PROGRAMS / "hidden.py").read_text(encoding="utf-8")

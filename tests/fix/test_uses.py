@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.fix.declared_aliases import Circumstances, declare
+from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.source_file import CannotFixError
 from tests.fix.test_callers import F, change, indent
 from tests.fix.test_source_changes import SHORT, find_site
@@ -17,6 +18,7 @@ G = "def g(h, s):\n    t = f(h, s)\n    return t + h\n\n\n"
 METHOD = f"class Base:\n    def run(self, y, s):\n        return {SHORT}\n\n\n"
 READER = "def g(h, s):\n    t = Base().run(h, s)\n    return t + h\n\n\n"
 NORM = f"class Norm:\n    def __call__(self, y, s):\n        return {SHORT}\n\n\nnorm = Norm()\n\n\n"
+OPS = "class Ops(NamedTuple):\n    norm: object\n    act: object\n\n\n"
 READS_NORM = "def g(h, s):\n    t = norm(h, s)\n    return t + h\n\n\n"
 
 
@@ -32,10 +34,16 @@ def list_unseen(folder: Path, program: str, depth: int = 1) -> list[str]:
     return [*project.list_unseen()]
 
 
+def list_kept(folder: Path, program: str) -> list[str]:
+    """Returns the lines that name the new function, apart from its `def`."""
+    return [one for one in change(folder, program, 1) if "in_place" in one and not one.startswith("def ")]
+
+
 @pytest.mark.parametrize(
     "use",
     [
-        'table = {"f": f}',
+        'table = {"f": f}\n\n\ndef e(k, p):\n    return table[k](p)',
+        'for name, one in {"f": f}.items(): print(name)',
         "table = [f]",
         "table = (f, 1)",
         "a, b = f, 1",
@@ -46,18 +54,93 @@ def list_unseen(folder: Path, program: str, depth: int = 1) -> list[str]:
         "class A:\n    run = f",
         "@f\ndef e(p): return p",
         "def e(ps): return map(f, ps)",
-        "def e(ps): return jax.vmap(f)(ps)",
+        "def e(ps): return jax.vmap(f, in_axes=1)(ps)",
+        "def e(ps): return jax.grad(f)(ps)",
         "def e(ps): return jax.lax.scan(f, 0, ps)",
-        "def e(ps): return partial(f, s=1)(ps)",
+        "def e(ps): return partial(f, ps)()",
+        "def e(ps): return partial(f, y=ps)()",
         "def e(ps): return jax.jit(f).lower(ps)",
         "fast = jax.jit(f)\ntable = [fast]",
     ],
 )
-def test_a_function_that_is_used_as_a_value_is_not_changed(use: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        CannotFixError, match=r"`f` would have to return more, but it is passed as a value \(mine.py:\d+\)"
-    ):
-        change(tmp_path, f"{F}{G}{use}\n", 1)
+def test_a_function_stays_for_its_uses_as_a_value(use: str, tmp_path: Path) -> None:
+    assert list_kept(tmp_path, f"{F}{G}{use}\n") == [
+        '"""Returns the results of `f_in_place` without the new contents of its arguments."""',
+        "return f_in_place(y, s)[0]",
+        "t, h = f_in_place(h, s)",
+    ]
+    unseen = list_unseen(tmp_path, f"{F}{G}{use}\n")
+    assert len(unseen) == ("scan" not in use)
+    assert all("(mine.py:" in one for one in unseen)
+
+
+def test_a_reader_that_may_call_another_function_refuses_the_cure(tmp_path: Path) -> None:
+    """`fast` cannot both return more, for `e`, and what it returned before, for those who get it from the table."""
+    alias = "fast = jax.jit(f)\ntable = [fast]\n\n\n"
+    with pytest.raises(CannotFixError, match=r"`f` would have to return more, .* passed as a value \(mine.py:21\)"):
+        change(tmp_path, f"{F}{G}{alias}def e(h, s):\n    t = fast(h, s)\n    return t + h\n", 1)
+    table = alias.replace("[fast]", "[f]") + "def e(h, s):\n    t = fast(h, s)\n    return t + h\n"
+    assert change(tmp_path, f"{F}{G}{table}", 1)[-2:] == ["fast = jax.jit(f_in_place)", "t, h = fast(h, s)"]
+
+
+def test_a_caller_further_up_waits_for_more_levels(tmp_path: Path) -> None:
+    program = f"{F}table = [f]\n\n\ndef g(h, s):\n    t = f(h, s)\n    return t\n\n\n"
+    program += "def e(p, s):\n    t = g(p, s)\n    return t + p\n"
+    with pytest.raises(UnreachedCallerError, match="`p` would keep the old contents"):
+        change(tmp_path, program, 1)
+    assert change(tmp_path, program, 2)[-3:] == ["t, h = f_in_place(h, s)", "return t, h", "t, p = g(p, s)"]
+
+
+def test_a_kept_function_of_another_module_is_imported_as_well(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("from mine import (\n    f as fused,\n)\n", encoding="utf-8")
+    reader = "def {}(h, s):\n    t = {}(h, s)\n    return t + h\n\n\n"
+    text = "import package\nimport mine as m\nfrom package import fused\n\n\n"
+    text += "".join(map(reader.format, "bcd", ("package.fused", "m.f", "fused")))
+    (tmp_path / "other.py").write_text(text, encoding="utf-8")
+    assert list_kept(tmp_path, f"{F}table = [f]\n")[2:] == [
+        "from package import fused, f_in_place",
+        "t, h = package.f_in_place(h, s)",
+        "t, h = m.f_in_place(h, s)",
+        "t, h = f_in_place(h, s)",
+        "f_in_place,",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "call"),
+    [
+        ('table = {"f": f, "g": g}', 'table["f"](h, s)'),
+        ("table = dict(f=f, g=g)", "table['f'](h, s)"),
+        (f"{OPS}ops = Ops(f, act=g)", "ops.norm(h, s)"),
+        (f"@dataclass\n{OPS.replace('(NamedTuple)', '')}ops = Ops(act=g, norm=f)", "other.norm(h, s)"),
+        ("class A:\n    def __init__(self, n, f):\n        self.norm = f\n\n\na = A(1, f)", "a.norm(h, s)"),
+        ("fast = partial(f, s=1)", "fast(h)"),
+        ("", "partial(jax.jit(f), s=1)(h)"),
+        ("", "jax.vmap(f)(h, s)"),
+    ],
+)
+def test_a_function_is_followed_through_what_stores_it(stored: str, call: str, tmp_path: Path) -> None:
+    program = f"{F}{G}{stored}\n\n\ndef e(h, s, other):\n    t = {call}\n    return t + h\n"
+    assert change(tmp_path, program, 1)[-2:] == ["t, h = f(h, s)", f"t, h = {call}"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        f"{OPS}ops = Ops(f, act=g)\nmore = Ops(norm=g, act=g)",
+        f"{OPS}ops = Ops(f, act=g)._replace(norm=g)",
+        f"{OPS}ops = Ops(*[f, g])\nops = Ops(f, act=g)",
+        f"{OPS}ops = Ops(f, act=g)\n\n\nclass B:\n    norm: object",
+        f"{OPS}ops = Ops(f, act=g)\nops.norm = g",
+        'table = {"norm": f}\ntable["norm"] = g',
+        'table = {"norm": f}\ntable = {"norm": g}',
+    ],
+)
+def test_a_function_is_not_followed_where_another_one_may_be_stored(stored: str, tmp_path: Path) -> None:
+    program = f"{F}{G}{stored}\n\n\ndef e(h, s, ops, table):\n    t = ops.norm(h, s)\n    return t + h\n"
+    assert change(tmp_path, program, 1)[-1] == "t, h = f_in_place(h, s)"
+    assert any(one.startswith("`f` (mine.py:") for one in list_unseen(tmp_path, program))
 
 
 @pytest.mark.parametrize(
@@ -107,16 +190,19 @@ def test_a_coroutine_is_not_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        'table = {"norm": norm}',
+        "table = [norm]",
         "def e(x, k=norm): return k(x)",
         "class Unit:\n    def __init__(self):\n        self.norm = norm",
         "table = [Norm()]",
         "def e(): return Norm()",
     ],
 )
-def test_an_object_that_is_called_and_used_as_a_value_refuses_the_cure(use: str, tmp_path: Path) -> None:
-    with pytest.raises(CannotFixError, match=r"`Norm.__call__` would have to return more, but it is passed as a value"):
-        change(tmp_path, f"{NORM}{READS_NORM}{use}\n", 1)
+def test_an_object_that_is_called_and_used_as_a_value_gets_one_more_method(use: str, tmp_path: Path) -> None:
+    assert list_kept(tmp_path, f"{NORM}{READS_NORM}{use}\n") == [
+        '"""Returns the results of `in_place` without the new contents of its arguments."""',
+        "return self.in_place(y, s)[0]",
+        "t, h = norm.in_place(h, s)",
+    ]
 
 
 def test_a_variable_of_another_function_is_no_object(tmp_path: Path) -> None:
@@ -127,8 +213,8 @@ def test_a_variable_of_another_function_is_no_object(tmp_path: Path) -> None:
 def test_an_object_calls_itself(tmp_path: Path) -> None:
     run = "class Wide(Norm):\n    def run(self, h, s):\n        return self(h, s) * 2\n"
     assert change(tmp_path, f"{NORM}{READS_NORM}{run}", 1)[-1] == "return self(h, s)[0] * 2"
-    with pytest.raises(CannotFixError, match="it is passed as a value"):
-        change(tmp_path, f"{NORM}{READS_NORM}{run.replace('self(h, s)', 'jax.vmap(self)(h, s)')}", 1)
+    mapped = run.replace("self(h, s)", "jax.vmap(self)(h, s)")
+    assert change(tmp_path, f"{NORM}{READS_NORM}{mapped}", 1)[-1] == "return jax.vmap(self)(h, s)[0] * 2"
 
 
 def test_an_object_of_another_module_is_called(tmp_path: Path) -> None:
@@ -158,7 +244,7 @@ def test_a_method_of_a_derived_class_is_called(tmp_path: Path) -> None:
 
 def test_a_use_as_a_value_of_a_function_that_stays_is_listed(tmp_path: Path) -> None:
     """`f` need not return more, but who gets it from the table may read the old contents."""
-    table = 'table = {"f": f}\n\n\ndef e(p, s):\n    return table["f"](p, s) + p\n'
+    table = 'table = {"f": f}\n\n\ndef e(p, s, k):\n    return table[k](p, s) + p\n'
     rest = 'CASE = Case(name="f", function=f)\n\n\ndef d(p, s):\n    return jax.lax.scan(f, p, s)\n'
     assert list_unseen(tmp_path, f"{F}{table}{rest}") == ["`f` (mine.py:15)"]
 

@@ -10,9 +10,12 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from ligerdiag.errors import InputError
+from ligerdiag.model.findings import Verdict
 from ligerdiag.reduce.final_text import ReductionOrigin, print_file
-from ligerdiag.reduce.symptom import Symptom, SymptomKind
+from ligerdiag.reduce.symptom import Symptom, SymptomKind, choose_finding
 from tests.reduce.test_printing import read_program
+from tests.report.samples import make_finding
 
 ORIGIN = ReductionOrigin(
     case="step",
@@ -22,6 +25,7 @@ ORIGIN = ReductionOrigin(
     symptom=Symptom(kind=SymptomKind.FINDING, rule="LD003", kernel="rms_kernel", operand=0),
 )
 STALE = replace(ORIGIN.symptom, rule="LD001")
+DISAGREEMENT = Symptom(kind=SymptomKind.DISAGREEMENT)
 ERROR = Symptom(kind=SymptomKind.ERROR, error="x", message="x")
 COPIES = Symptom(kind=SymptomKind.FINDING, rule="LD027", cause="give up the old cache")
 
@@ -45,8 +49,16 @@ def head(program, **changes):
             "In this schedule no output is known to be wrong: it fails only if XLA makes another one",
         ),
         (
-            {"errors": ()},
+            {"errors": (), "symptom": DISAGREEMENT},
+            "one after the other.",
+        ),
+        (
+            {"errors": (0.0,), "wrong": (False,), "symptom": STALE},
             "In this schedule no output is known to be wrong: it fails only if XLA makes another one there.",
+        ),
+        (
+            {"errors": (0.0,), "wrong": (False,)},
+            "no wrong number can be shown: the file fails only if XLA makes another schedule there.",
         ),
         ({"symptom": STALE}, "one after the other."),
         ({"symptom": ERROR}, "It only compiles the program."),
@@ -82,3 +94,12 @@ def test_equal_infinities_and_nans_are_no_error():
     scope: dict[str, Any] = {"__name__": "small"}
     exec(print_file(odd, ORIGIN), scope)
     scope["main"]()
+
+
+def test_a_wrong_number_of_outputs_that_are_right_by_luck_is_not_looked_for():
+    """The search would try every candidate and find nothing."""
+    lucky = make_finding(rule="LD003", outputs=("z",))
+    outputs = {"z": Verdict.LATENT}
+    assert choose_finding([lucky], outputs, name="step").is_lucky
+    with pytest.raises(InputError, match="`--numbers` needs a wrong number, and LD003 is about outputs that are right"):
+        choose_finding([lucky], outputs, name="step", needs_numbers=True)

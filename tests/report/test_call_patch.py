@@ -273,6 +273,27 @@ def test_the_function_around_the_call_has_to_return_the_value_to_its_readers(tmp
     assert use(tmp_path, in_joint(), callers=(*far, *FROM)) == "use `x` from there on"
 
 
+def test_a_function_that_returns_the_array_already_need_not_be_changed(tmp_path: Path) -> None:
+    """As `append(cache, k)` does for a cache that it writes in place, and `step` with what `append` returned."""
+    text = "def append(c):\n    n = jt.triton_call(c, kernel=k, out_shape=o)\n    return n, c\n\n\n"
+    text += "def step(c):\n    n, c = append(c)\n    return {}\n\n\ndef attend(c):\n    return c @ c\n\n\n"
+    text += "def program(c):\n    c = step(c)\n    return attend(c)\n"
+    frames = [("append", 2), ("step", 7), ("program", 16)]
+    home, *callers = [SourceLine(file=str(tmp_path / "mine.py"), line=n, function=name) for name, n in frames]
+    call = CallPlace(line=home, target=SINCE, operands=1, outputs=1, callers=tuple(callers))
+    read = ReadPlace(line=SourceLine(file=str(tmp_path / "mine.py"), line=12, function="attend"))
+    uses: list[str] = []
+    for returned in ("c", "c + n"):
+        (tmp_path / "mine.py").write_text(text.format(returned), encoding="utf-8")
+        found = compute_patch(call, operand=0, source_roots=[str(tmp_path)], reads=[read])
+        assert found is not None
+        uses.append(found.use.partition(f" ({tmp_path}")[0])
+    assert uses == [
+        "use `c` from there on: `append` and `step` return it already; use the returned array in `attend`",
+        "use `c` from there on, which `append` returns already: return it from `step`, and use it in `attend`",
+    ]
+
+
 def test_a_reader_beside_the_call_or_in_a_backward_pass_needs_no_way(tmp_path: Path) -> None:
     beside = ReadPlace(line=SourceLine(file=str(tmp_path / "mine.py"), line=3, function="softmax_.<locals>.inner"))
     assert use(tmp_path, beside, in_joint(in_backward=True), callers=FROM) == "use `x` from there on"

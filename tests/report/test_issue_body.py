@@ -22,7 +22,14 @@ from ligerdiag.model.findings import (
 from ligerdiag.model.report import CaseReport, Noun, Status
 from ligerdiag.model.schedule_view import Place, ValueBytes
 from ligerdiag.report.comparisons import Axis, BisectionRow
-from ligerdiag.report.issue import IssueFacts, IssueSubject, ProgramSource, find_issue_subject, render_issue
+from ligerdiag.report.issue import (
+    IssueFacts,
+    IssueSubject,
+    ProgramPart,
+    ProgramSource,
+    find_issue_subject,
+    render_issue,
+)
 from ligerdiag.report.issue.hlo_excerpt import MOST_LINES, render_excerpt
 from ligerdiag.report.issue.program_imports import list_imports, uses_in_functions
 from ligerdiag.report.issue.safe_markdown import render_prose
@@ -324,6 +331,19 @@ def test_no_name_is_markup_and_no_path_is_shown() -> None:
         assert words.count("<h1>") == 1
         for markup in ("script", "@ann", "evil", "<em>z", "\x1b", "/home"):
             assert markup not in words, (rule, markup)
+
+
+def test_parts_of_files_stand_in_place_of_a_long_file() -> None:
+    parts = (ProgramPart(name="a/train.py", text="x = 1\n"), ProgramPart(name="a/norm.py", text="y = 2\n" * 61))
+    program = ProgramSource(name="a/train.py", text="import jax\n" * 500, parts=parts)
+    text = section(render(make_case(findings=(make_stale(),)), replace(FACTS, program=program)), "Program")
+    assert text.startswith("What the program runs of `a/train.py` and 1 other file of the project (`ligerdiag reduce`")
+    assert (
+        "```python\n# a/train.py\nx = 1\n```\n\n<details><summary>61 lines</summary>\n\n```python\n# a/norm.py" in text
+    )
+    endless = replace(program, parts=(*parts, ProgramPart(name="b.py", text="z = 3\n" * 400)))
+    text = section(render(make_case(findings=(make_stale(),)), replace(FACTS, program=endless)), "Program")
+    assert text == "`a/train.py` has 500 lines: attach the file, or reduce it with `ligerdiag reduce`."
 
 
 @pytest.mark.parametrize(

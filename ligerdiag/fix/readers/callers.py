@@ -2,15 +2,17 @@
 overwrites.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
 
 from ligerdiag.fix.call_site import Project
+from ligerdiag.fix.readers.array_holders import OBJECTS, describe_part
 from ligerdiag.fix.readers.array_names import plan_new_contents
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller, list_function_callers, list_texts_that_name
 from ligerdiag.fix.readers.method_uses import find_owner, list_method_callers, list_unknown_receivers
-from ligerdiag.fix.readers.name_scopes import is_own_argument
+from ligerdiag.fix.readers.name_scopes import find_variable, is_own_argument, is_parameter
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
@@ -29,6 +31,10 @@ class Handed:
     parameters: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
     """Parameters of which a part, such as an element, is that array."""
+    updated: tuple[str, ...] = ()
+    """Parameters to a part of which the function assigns the new contents. A caller's object has them as well, unless JAX
+    passes the function a copy of the object, as `jax.jit` does.
+    """
 
 
 def list_own_parameters(function: cst.FunctionDef) -> list[str]:
@@ -42,6 +48,15 @@ def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
     owner = next((one for one in file.list_parents(function) if isinstance(one, cst.ClassDef | cst.FunctionDef)), None)
     name = function.name.value
     return f"{owner.name.value}.{name}" if isinstance(owner, cst.ClassDef) else name
+
+
+def is_used_as_value(caller: Caller, function: cst.FunctionDef, parameters: Iterable[str]) -> bool:
+    """Returns whether a use of a function is no call that shows the arguments of these parameters: the function is passed as
+    a value, or a `partial` gives it one of these arguments.
+    """
+    places = [list_own_parameters(function).index(one) for one in parameters]
+    is_bound = any(place < caller.first for place in places) or not set(parameters).isdisjoint(caller.bound)
+    return caller.call is None or is_bound
 
 
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
@@ -67,20 +82,26 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
     callers of callers as well, up to `depth` levels.
     """
     name = name_function(handed.file, handed.function)
+    every = (*handed.parameters, *handed.containers, *handed.updated)
     for caller in list_callers(project, handed.file, handed.function):
-        if caller.call is None:
+        if caller.call is None or is_used_as_value(caller, handed.function, every):
             if not is_own_argument(caller.file, caller.node):
                 text = caller.file.module.code_for_node(caller.node)
                 project.unseen[f"`{text}`{caller.file.render_place(caller.node)}"] = None
             continue
         parameters: list[str] = []
         containers: list[str] = []
-        for parameter in (*handed.parameters, *handed.containers):
+        updated: list[str] = []
+        is_direct = caller.call.func is caller.reference and not handed.function.decorators
+        for parameter in every:
             try:
                 value = find_argument(caller, handed.function, parameter)
                 if value is None:
                     continue
-                plan = plan_new_contents(caller.file, caller.call, value, writer=name, hands_up=False)
+                if parameter in handed.updated and is_direct:
+                    updated += _list_own(caller, value)
+                    continue
+                plan = plan_new_contents(project, caller.file, caller.call, value, writer=name, hands_up=False)
             except CannotFixError as error:
                 return str(error)
             if plan.name != "_":
@@ -89,17 +110,28 @@ def find_reader(project: Project, handed: Handed, depth: int) -> str:
                     f"`{text}` would keep the old contents of the array that `{name}` overwrites"
                     f"{caller.file.render_place(caller.call)}"
                 )
-            is_part = parameter in handed.containers
+            is_part = parameter in (*handed.containers, *handed.updated)
             containers += (*plan.containers, *(plan.parameters if is_part else ()))
             parameters += () if is_part else plan.parameters
         function = caller.file.find_function(caller.call)
-        if depth > 0 and function is not None and (parameters or containers):
+        if depth > 0 and function is not None and (parameters or containers or updated):
             further = Handed(
-                file=caller.file, function=function, parameters=tuple(parameters), containers=tuple(containers)
+                file=caller.file,
+                function=function,
+                parameters=tuple(parameters),
+                containers=tuple(containers),
+                updated=tuple(updated),
             )
             if reason := find_reader(project, further, depth - 1):
                 return reason
     return ""
+
+
+def _list_own(caller: Caller, value: cst.BaseExpression) -> list[str]:
+    """Returns the name of an argument if it is a parameter of the caller's function, or a part of one."""
+    name = describe_part(caller.file, value).name
+    is_own = name and is_parameter(caller.file, find_variable(caller.file, value, name)) and name not in OBJECTS
+    return [name] if is_own else []
 
 
 def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[Caller]:

@@ -1,5 +1,5 @@
-"""Finds the uses of a function by its name: its calls (also through imports, other names and `jax.jit`), and the places
-where it is passed as a value.
+"""Finds the uses of a function by its name: its calls, also through imports, other names, `jax.jit`, `partial`, and dicts or
+fields that hold it, and the places where it is passed as a value.
 
 Each place that reads the name is a call, an assignment to another name, which is followed, or a use as a value, which counts
 as a caller without a call. Places that may name the function in a string, as `getattr` does, are listed separately, because
@@ -8,12 +8,14 @@ it cannot be decided whether they refer to it.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from ligerdiag.fix.call_site import Project
+from ligerdiag.fix.readers.imported_names import list_imported_uses
 from ligerdiag.fix.readers.name_scopes import find_variable
+from ligerdiag.fix.readers.stored_functions import list_stored_reads
 from ligerdiag.fix.source_file import SourceFile, get_name
 from ligerdiag.source_text import compute_near
 
@@ -21,6 +23,8 @@ WRAPPERS = frozenset({"jit", "checkpoint", "remat", "named_call", "named_scope"}
 """Functions of JAX that return a function with the same arguments and results."""
 _FORMS = frozenset({"out_shardings", "out_axes", "static_argnames"})
 """Keywords of theirs that give each result a meaning, or each argument another place."""
+_MAPPING = "vmap"
+"""A function of JAX that, without `in_axes`, returns a function of arrays with one more axis in front."""
 _BY_TEXT = r"(?:getattr|attrgetter|methodcaller|import_string)\(|(?:globals\(\)|vars\([^)\n]*\)|__dict__)\["
 _IMPORTS_BY_TEXT = r"(?:import_module|__import__|run_path|run_module|spec_from_file_location)\("
 
@@ -35,6 +39,11 @@ class Caller:
     """The call; None if the function is passed as a value."""
     first: int = 0
     """Position of the parameter that gets the first positional argument: 1 for a method of an object."""
+    reference: cst.CSTNode
+    """The expression that refers to the function itself, such as `f` in `fast = jax.jit(f)` for the call `fast(x)`."""
+    reference_file: SourceFile
+    bound: tuple[str, ...] = ()
+    """The parameters that get their arguments from a `partial`, by keyword."""
 
 
 def list_function_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> Iterator[Caller]:
@@ -53,79 +62,49 @@ def _list_importers(project: Project, home: SourceFile, name: str, seen: set[cst
         yield from describe_use(project, file, node, seen)
 
 
-def list_imported_uses(
-    project: Project, home: SourceFile, name: str, seen: set[tuple[SourceFile, str]]
-) -> Iterator[tuple[SourceFile, cst.CSTNode]]:
-    """Yields (file, expression) for each expression in another file that refers to the name `name` of the module `home`.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Path:
+    """The way from a reference to a function to an expression whose value is the function."""
 
-    seen: (file, name) pairs that have been searched already; the function adds the pairs that it searches.
-    """
-    if (home, name) in seen:
-        return
-    seen.add((home, name))
-    modules = project.find_modules(name, home)
-    for file in project.find_users(name, home):
-        if file is home:
-            continue
-        bound = [*_list_bound(file, name, modules)]
-        for node, alias in bound:
-            for read in find_variable(file, node, alias).reads:
-                yield file, read
-        paths, roots = _list_paths(file, modules)
-        for one in file.find(cst.Attribute):
-            if one.attr.value != name:
-                continue
-            text = file.module.code_for_node(one.value)
-            if text in paths or (get_name(one.value) in modules and text.partition(".")[0] in roots):
-                yield file, one
-        for alias in {alias for _, alias in bound} - {name}:  # which a third file may import
-            yield from list_imported_uses(project, file, alias, seen)
+    reference: cst.CSTNode
+    reference_file: SourceFile
+    first: int
+    bound: tuple[str, ...] = ()
 
-
-def _list_bound(file: SourceFile, name: str, modules: frozenset[str]) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Yields a node in the scope of each import of a name, and the name that the file gives it."""
-    for statement in file.find(cst.ImportFrom):
-        is_home = statement.module is None or get_name(statement.module) in modules
-        if isinstance(statement.names, cst.ImportStar):
-            if is_home:
-                yield statement, name
-            continue
-        for alias in statement.names:
-            if alias.evaluated_name == name and is_home:
-                yield alias, alias.evaluated_alias or name
-
-
-def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], set[str]]:
-    """Returns the texts by which a file reaches modules, and the first names of all that it imports."""
-    paths, roots = set[str](), set[str]()
-    for kind in (cst.Import, cst.ImportFrom):
-        for statement in file.find(kind):
-            if isinstance(statement.names, cst.ImportStar):
-                continue
-            for one in statement.names:
-                known = one.evaluated_alias or one.evaluated_name
-                roots.add(known.partition(".")[0])
-                if get_name(one.name) in modules:
-                    paths.add(known)
-    return paths, roots
+    def describe(self, file: SourceFile, node: cst.CSTNode, call: cst.Call | None) -> Caller:
+        return Caller(
+            file=file,
+            node=node,
+            call=call,
+            first=self.first,
+            reference=self.reference,
+            reference_file=self.reference_file,
+            bound=self.bound,
+        )
 
 
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the uses of a function through the expression `node`, which refers to it: calls, and uses of variables to which
-    the expression is assigned. seen: the assignments that have been followed already; each newly followed assignment is
+    """Yields the uses of a function that begin with the expression `node`, which refers to the function: its calls, and the
+    uses of what it is assigned to. seen: the assignments that have been followed already; each newly followed assignment is
     added. first: as in `Caller`.
     """
+    yield from _follow(project, file, node, seen, _Path(reference=node, reference_file=file, first=first))
+
+
+def _follow(
+    project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], path: _Path
+) -> Iterator[Caller]:
     parent = next(file.list_parents(node))
     if isinstance(parent, cst.Call) and parent.func is node:
-        yield Caller(file=file, node=parent, call=parent, first=first)
+        yield path.describe(file, parent, parent)
         return
     if isinstance(parent, cst.Arg):
         call = next(file.list_parents(parent))
         assert isinstance(call, cst.Call)
-        if get_name(call.func) in WRAPPERS and call.args and call.args[0] is parent and not _gives_form(call):
-            yield from describe_use(project, file, call, seen, first)
+        if call.args[0] is parent and parent.keyword is None and (inner := _enter(call, path)) is not None:
+            yield from _follow(project, file, call, seen, inner)
             return
     if isinstance(parent, cst.Assign) and all(isinstance(one.target, cst.Name) for one in parent.targets):
         names = [one.target for one in parent.targets if isinstance(one.target, cst.Name)]
@@ -136,12 +115,35 @@ def describe_use(
             seen.add(parent)
             for one in variables:
                 for read in one.reads:
-                    yield from describe_use(project, file, read, seen, first)
+                    yield from _follow(project, file, read, seen, path)
                 if one.is_global:
                     for other, use in list_imported_uses(project, file, one.name, set()):
-                        yield from describe_use(project, other, use, seen, first)
+                        yield from _follow(project, other, use, seen, path)
             return
-    yield Caller(file=file, node=node, call=None)
+    if isinstance(parent, cst.Arg | cst.DictElement):
+        reads = list_stored_reads(project, file, node)
+        if reads is not None:
+            if parent not in seen:
+                seen.add(parent)
+                for other, use in reads:
+                    yield from _follow(project, other, use, seen, path)
+            return
+    yield path.describe(file, node, None)
+
+
+def _enter(call: cst.Call, path: _Path) -> _Path | None:
+    """Returns the way to the value of a call, such as `jax.jit(f)`, whose first argument is the function; None if that
+    value is no function with the same results and the arguments that are left.
+    """
+    name = get_name(call.func)
+    if name in WRAPPERS:
+        return None if _gives_form(call) else path
+    if name == _MAPPING:
+        return path if len(call.args) == 1 else None
+    if name == "partial" and not any(one.star for one in call.args):
+        named = tuple(one.keyword.value for one in call.args if one.keyword is not None)
+        return replace(path, first=path.first + len(call.args) - 1 - len(named), bound=(*path.bound, *named))
+    return None
 
 
 def _gives_form(call: cst.Call) -> bool:

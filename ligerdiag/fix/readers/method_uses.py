@@ -11,7 +11,8 @@ import libcst as cst
 
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import find_definition
-from ligerdiag.fix.readers.function_uses import Caller, describe_use, list_imported_uses
+from ligerdiag.fix.readers.function_uses import Caller, describe_use
+from ligerdiag.fix.readers.imported_names import list_imported_uses
 from ligerdiag.fix.readers.name_scopes import find_variable
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 

@@ -35,7 +35,16 @@ from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.rules.registry import get_rule
 from ligerdiag.rules.rule import DecidedBy, RuleKind
 from ligerdiag.source_text import strip_folders
-from ligerdiag.text import join_words, render_bytes
+from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramPart:
+    """The part of a file that the program runs."""
+
+    name: str
+    """Path of the file, relative to the project."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +52,21 @@ class ProgramSource:
     """The program that shows the bug."""
 
     name: str
-    """Name of the program's file, without folders."""
+    """Path of the program's file, relative to the current folder or the project."""
     text: str
     is_standalone: bool = False
     """Whether the file runs without ligerdiag, and checks its own result."""
     others: tuple[str, ...] = ()
     """Names of modules of the same project that the file imports."""
+    parts: tuple[ProgramPart, ...] = ()
+    """The parts of the project's files to show in place of the whole file, that of the file itself first; () for the whole
+    file.
+    """
+
+    @property
+    def is_long(self) -> bool:
+        """Returns whether the parts that the program runs would say more than the file."""
+        return bool(self.others) or self.text.count("\n") > _FOLDED_FROM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +144,28 @@ def _render_program(facts: IssueFacts, case: CaseReport, finding: Finding | None
         return [heading, "This report has no program, only the module that XLA made of it."]
     lines = program.text.expandtabs().splitlines()
     name = render_code(program.name)
+    count = sum(one.text.count("\n") for one in program.parts)
+    if program.parts and count <= _MOST_PROGRAM_LINES:
+        said = f"What the program runs of {name}"
+        if len(program.parts) > 1:
+            said += f" and {count_of(len(program.parts) - 1, 'other file')} of the project"
+        blocks = [
+            _fold(
+                render_block([f"# {compute_printable(one.name)}", *one.text.expandtabs().splitlines()], "python"), one
+            )
+            for one in program.parts
+        ]
+        return [heading, f"{said} (`ligerdiag reduce` makes one file of it):", *blocks]
     if len(lines) > _MOST_PROGRAM_LINES:
         return [heading, f"{name} has {len(lines)} lines: attach the file, or reduce it with `ligerdiag reduce`."]
-    block = render_block(lines, "python")
-    if len(lines) > _FOLDED_FROM:
-        block = f"<details><summary>{len(lines)} lines</summary>\n\n{block}\n\n</details>"
+    block = _fold(render_block(lines, "python"), program)
     return [heading, f"{name} {_describe_needs(program, case, finding)}:", block]
+
+
+def _fold(block: str, program: ProgramSource | ProgramPart) -> str:
+    """Returns the block of a program; one of many lines is folded."""
+    count = len(program.text.splitlines())
+    return block if count <= _FOLDED_FROM else f"<details><summary>{count} lines</summary>\n\n{block}\n\n</details>"
 
 
 def _describe_needs(program: ProgramSource, case: CaseReport, finding: Finding | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ligerdiag.analysis.context import Context
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.declared import is_declared
-from ligerdiag.model.findings import Finding, Severity
+from ligerdiag.model.findings import Finding, Severity, Verdict
 from ligerdiag.rules.rule import ALIASED, Reproduction, Rule, RuleKind, make_example, report_write
 from ligerdiag.rules.wording import describe_accesses, describe_callers, describe_value, locate_call
 
@@ -29,7 +29,19 @@ def check(context: Context) -> Iterator[Finding]:
                 *describe_callers(locate_call(context, write)),
                 ("kernel", _describe_kernel(context, write)),
                 *describe_accesses(context, write),
+                *_describe_freshness(context),
             ),
+        )
+
+
+def _describe_freshness(context: Context) -> Iterator[tuple[str, str]]:
+    """Yields why the finding counts although every output is fresh, if that is so."""
+    verdicts = context.verdicts.outputs.values()
+    if verdicts and all(one.verdict is Verdict.FRESH for one in verdicts):
+        yield (
+            "note",
+            "every output is fresh nevertheless: either none reads the operand afterwards, or something else, such as a"
+            " barrier, forces the order. XLA still does not know of the write",
         )
 
 

@@ -9,10 +9,10 @@ from ligerdiag.analysis.unused_contents import UnusedContents, find_unused_conte
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.module import find_user_line
 from ligerdiag.model.findings import CallPlace, Finding, ReadPlace, Severity
-from ligerdiag.rules.call_patch import find_way_to
 from ligerdiag.rules.rule import ALIASED, Rule, RuleKind, make_example
+from ligerdiag.rules.way_to_readers import find_way_to
 from ligerdiag.rules.wording import JAX_TRITON, describe_callers, is_in_backward, locate_instruction, render_at
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, join_words
 
 _MOST_READERS = 4
 
@@ -78,7 +78,8 @@ def _advise(found: UnusedContents, call: CallPlace, reads: tuple[ReadPlace, ...]
             else "the returned value"
         )
     through, places = find_way_to(call, reads)
-    there = f": return it from {through}, and use it in {places}" if places else ""
+    names = join_words([f"`{one}`" for one in through])
+    there = f": return it from {names}, unless that is done already, and use it in {places}" if places else ""
     one = "reader means" if len(reads) == 1 else "readers mean"
     return f"if the {one} the new contents, use {value}{there}; if the old ones, change nothing"
 
