@@ -151,7 +151,7 @@ def _summarize(reduced: "Reduced", written: Sequence[str], ending: "Ending | Non
         f"written: {' and '.join(written)}, after {reduced.candidates} candidates\n"
         + (f"replay:  relative errors {', '.join(f'{one:.2g}' for one in reduced.errors)}\n" if reduced.errors else "")
         + (_LUCKY if reduced.symptom.is_lucky and not any(one > _SMALL for one in reduced.errors) else "")
-        + ("ended:   " + f"by {ending.value}; call it again to continue\n" if ending is not None else "")
+        + ("ended:   " + f"by {ending.value}; run the same command again to continue\n" if ending is not None else "")
     )
 
 
