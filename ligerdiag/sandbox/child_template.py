@@ -15,8 +15,9 @@ from ligerdiag.workers.loop import Answerer, serve_work
 _IMPORTED = (
     "ligerdiag.dumps.text_worker",
     "ligerdiag.inspection.module_inspection",
+    "ligerdiag.replay.dump_replay",
 )
-"""Modules that each of the processes needs."""
+"""Modules that the processes need, some of them only for numbers."""
 
 
 def prepare() -> None:
