@@ -22,9 +22,12 @@ TOGETHER = {
         "tests/hazards/test_examples.py",
     ),
     "tests/docs/test_pointers.py": "tests/docs/test_english.py",
+    **dict.fromkeys(
+        ("tests/docs/test_page_addresses.py", "tests/docs/test_site.py"), "tests/docs/test_site_in_chromium.py"
+    ),
 }
 """Files that run in the same process as another one: each of them checks all of cases/, which takes half a minute even
-with a full cache, or all rule examples, or reads the sources of the repository.
+with a full cache, or all rule examples, or builds the site, or reads the sources of the repository.
 """
 
 
