@@ -1,8 +1,8 @@
 """Splits the repository's cases into those checked every day and those checked only in the nightly run.
 
-Every day: one case of each kind from each file. The others differ from these in a size, a sum, a type or a remedy, and
-take three fifths of the total time. Some of the daily cases take turns. docs/measurements/2026-11-24-tests.md lists the mutations of ligerdiag that only
-they notice.
+Every day: one case of each kind from each file, of some files in turns (tests/rotation.py). The others differ from these
+in a size, a sum, a type or a remedy, and take three fifths of the total time. docs/measurements/2026-11-24-tests.md lists
+the mutations of ligerdiag that only they notice.
 """
 
 import importlib

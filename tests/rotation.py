@@ -3,10 +3,10 @@ the others. A run of some files or tests has all of theirs.
 
 The commit decides which third, so that a test which fails on a commit fails on it again, and a few commits have all of
 them. The parameters of one function have the three turns one after another, so a function with three or more has some
-of them on every commit. A run ends with a line that says whose turn it was; LIGERDIAG_TEST_TURN=N (from 0) repeats it. The rest
-count as `nightly` in this run. A test of a kind below says more about one type, one opcode, one kernel or one form of a
-function than another one. Beside them all examples of rules and all daily cases are compiled, judged, replayed and
-compared on every commit, which run the same code.
+of them on every commit. A run ends with a line that says whose turn it was; LIGERDIAG_TEST_TURN=N (from 0) repeats it.
+The rest count as `nightly` in this run. A test of a kind below says more about one type, one opcode, one kernel or one
+form of a function than another one. Beside them all examples of rules and a hundred cases are compiled, judged, replayed
+and compared on every commit, which run the same code.
 """
 
 import os
@@ -69,7 +69,7 @@ PATTERNS = (
     "tests/models/test_models.py::*[[]*",
     "tests/models/test_fix.py::*[[]*",
     "tests/kernels/test_llama_grid.py::test_gradients_are_fresh_if_*[[]*",
-    # Refs that JAX leaves in place, and the newest packages: stores in loops, a newcomer's Refs and random ones run every day
+    # Refs that JAX leaves in place, and the newest packages: stores in loops, a newcomer's and random Refs run every day
     "tests/analysis/test_moved_refs.py::test_a_kernel_beside_a_ref_*",
     "tests/analysis/test_moved_refs.py::test_kernels_that_write_refs_are_judged_*",
     "tests/hazards/test_help.py::test_applying_the_help_*[[]newest]",
