@@ -24,7 +24,8 @@ PATTERNS = (
     # functions of a running program, in one of many forms; tests/api/test_function.py and test_stages.py run every day
     "tests/api/test_callables.py::*",
     "tests/api/test_stages.py::test_a_derivative_that_may_*[[]*",
-    # the newest packages: a newcomer's programs, newer calls and random programs with Refs run every day
+    # the newest packages: a newcomer's programs run every day, and a third of the cases and of random programs with Refs
+    "tests/newcomer/test_newer_calls.py::*[[]daily-*",
     "tests/hazards/test_newest_examples.py::test_an_example_gets_*[[]*",
     # one opcode or operation of Triton for one type: every case and every example is replayed, and agrees with its verdict
     "tests/replay/opcodes/*[[]*",
