@@ -1,8 +1,8 @@
-"""Takes turns with tests that are many of a kind: a run of all tests by day has a third of those below, the nightly run has
-the others. A run of some files or tests has all of theirs.
+"""Takes turns with tests that are many of a kind: a run of all tests by day has a quarter of those below, the nightly run
+has the others. A run of some files or tests has all of theirs.
 
-The commit decides which third, so that a test which fails on a commit fails on it again, and a few commits have all of
-them. The parameters of one function have the three turns one after another, so a function with three or more has some
+The commit decides which quarter, so that a test which fails on a commit fails on it again, and a few commits have all of
+them. The parameters of one function have the four turns one after another, so a function with four or more has some
 of them on every commit. A run ends with a line that says whose turn it was; LIGERDIAG_TEST_TURN=N (from 0) repeats it.
 The rest count as `nightly` in this run. A test of a kind below says more about one type, one opcode, one kernel or one
 form of a function than another one. Beside them all examples of rules and a hundred cases are compiled, judged, replayed
@@ -17,14 +17,14 @@ from fnmatch import translate
 from pathlib import Path
 from zlib import crc32
 
-TURNS = 3
+TURNS = 4
 VARIABLE = "LIGERDIAG_TEST_TURN"
 
 PATTERNS = (
     # functions of a running program, in one of many forms; tests/api/test_function.py and test_stages.py run every day
     "tests/api/test_callables.py::*",
     "tests/api/test_stages.py::test_a_derivative_that_may_*[[]*",
-    # the newest packages: a newcomer's programs run every day, and a third of the cases and of random programs with Refs
+    # the newest packages: a newcomer's programs run every day, and a quarter of the cases and of random programs with Refs
     "tests/newcomer/test_newer_calls.py::*[[]daily-*",
     "tests/hazards/test_newest_examples.py::test_an_example_gets_*[[]*",
     # one opcode or operation of Triton for one type: every case and every example is replayed, and agrees with its verdict
@@ -164,7 +164,7 @@ def _compute_turn(name: str, number: int) -> int:
 
 
 def take_turns[T](things: Sequence[T], turn: int | None) -> tuple[T, ...]:
-    """Returns the things of one test that have this turn, every third; all if turn is None."""
+    """Returns the things of one test that have this turn, every fourth; all if turn is None."""
     return tuple(things if turn is None else things[turn::TURNS])
 
 

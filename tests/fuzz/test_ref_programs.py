@@ -158,7 +158,7 @@ def run_check(files: Sequence[Path], python: Path, folder: Path) -> list[dict[st
 def test_all_programs_compile_and_have_numbers(
     generation: str, count: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """By day, the fewest programs that use every part and every mode of calls, in three turns (tests/rotation.py).
+    """By day, the fewest programs that use every part and every mode of calls, in turns (tests/rotation.py).
     Programs once misjudged are as expected.
     """
     python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)

@@ -210,7 +210,7 @@ FIRST_OF_EACH = {answer: name for name, answer in reversed(CAUSES.items())}
 ALONE = [name for answer, name in FIRST_OF_EACH.items() if not re.search(r", | \(needed", answer)]
 BESIDES = [name for name in (*FIRST_OF_EACH.values(), *sorted(IN_PLACE)[::12]) if name not in ALONE]
 SOME = {"offload", *ALONE, *take_turns(BESIDES, current_turn())}
-"""The cases of a day: the first one with each answer that has one cause, and in three turns the first one with each other
+"""The cases of a day: the first one with each answer that has one cause, and in turns the first one with each other
 answer and a twelfth of those without a copy.
 """
 

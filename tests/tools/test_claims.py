@@ -23,7 +23,7 @@ from tools.claims.seeds import make_seeds, open_kinds
 from tools.claims.stores import find_stores
 from tools.claims.trial import Kind, Outcome, Trial, find_contradictions, find_invalid
 
-COUNTS: Mapping[str, int] = {"pairs": 42, "triton": 20, "text": 30, "artifacts": 50, "caches": 30, "baselines": 75}
+COUNTS: Mapping[str, int] = {"pairs": 56, "triton": 20, "text": 30, "artifacts": 50, "caches": 30, "baselines": 75}
 SEED = 5_000_000
 
 KERNEL = """\

@@ -35,7 +35,7 @@ NOT_COVERED = {
 """How the ids of cases begin that JAX on the CPU or Triton's interpreter does not cover, and a word of the reason."""
 
 SOME = "some"
-"""A tenth of the cases that run every day, see tests/case_levels.py, in three turns, and the saved residual of an
+"""A tenth of the cases that run every day, see tests/case_levels.py, in turns, and the saved residual of an
 exponential.
 """
 SAVED = "saved_residual[exp-"
