@@ -164,8 +164,8 @@ def _compute_turn(name: str, number: int) -> int:
 
 
 def take_turns[T](things: Sequence[T], turn: int | None) -> tuple[T, ...]:
-    """Returns the things of one test that have this turn, every fourth; all if turn is None."""
-    return tuple(things if turn is None else things[turn::TURNS])
+    """Returns the things of one test that have this turn, every fourth and at least one; all if turn is None."""
+    return tuple(things if turn is None else things[turn % len(things) :: TURNS])
 
 
 def current_turn() -> int | None:

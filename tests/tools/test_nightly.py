@@ -43,6 +43,11 @@ def test_each_set_of_parameters_has_one_turn_and_each_turn_a_quarter() -> None:
     assert not any(rotation.waits(name, 0, turn) for name in others for turn in range(rotation.TURNS))
 
 
+def test_each_turn_has_at_least_one_of_the_things_of_a_test() -> None:
+    assert [rotation.take_turns("abc", turn) for turn in range(rotation.TURNS)] == [("a",), ("b",), ("c",), ("a",)]
+    assert [rotation.take_turns("abcdef", turn) for turn in (0, 3, None)] == [("a", "e"), ("d",), tuple("abcdef")]
+
+
 def test_each_daily_case_has_one_turn_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(rotation.VARIABLE, rotation.ALL)
     daily = list_due()
