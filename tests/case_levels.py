@@ -1,15 +1,18 @@
 """Splits the repository's cases into those checked every day and those checked only in the nightly run.
 
-Every day: one case of each kind from each file. The others differ from these in a size, a sum, a type or a remedy, and
-take three fifths of the total time. docs/measurements/2026-11-24-tests.md lists the mutations of ligerdiag that only
-they notice.
+Every day: one case of each kind from each file, of some files in turns (tests/rotation.py). The others differ from these
+in a size, a sum, a type or a remedy, and take three fifths of the total time. docs/measurements/2026-11-24-tests.md lists
+the mutations of ligerdiag that only they notice.
 """
 
 import importlib
 import pkgutil
+from collections import Counter
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import cases
+from tests.rotation import case_waits, current_turn
 
 SMALL, LARGE = "1-4-32-16", "4-2048-50304-1024"
 """Shapes of a fused linear cross entropy: microbatches, tokens, vocabulary and embedding."""
@@ -70,6 +73,18 @@ def list_case_ids() -> tuple[str, ...]:
     """Returns the ids of all cases, file by file."""
     modules = sorted(module.name for module in pkgutil.iter_modules(cases.__path__, "cases."))
     return tuple(case.id for name in modules for case in importlib.import_module(name).CASES)
+
+
+def list_due(case_ids: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Returns the daily cases, without those that wait for their turn (tests/rotation.py); by default of all cases."""
+    numbers = Counter[str]()
+    due: list[str] = []
+    for case_id in filter(runs_daily, list_case_ids() if case_ids is None else case_ids):
+        name = case_id.partition("[")[0]
+        if not case_waits(case_id, numbers[name], current_turn()):
+            due.append(case_id)
+        numbers[name] += 1
+    return tuple(due)
 
 
 def runs_daily(case_id: str) -> bool:

@@ -1,6 +1,7 @@
 """Runs the tests in several processes that share compiled programs and worker templates."""
 
 import gc
+from collections import Counter
 from typing import Any
 
 import hypothesis
@@ -34,10 +35,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(shared)
 
 
+_numbers: Counter[str] = Counter()
+"""How many sets of parameters of each function have been collected."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if is_nightly(item.nodeid) or waits(item.nodeid, current_turn()):
+    if item.get_closest_marker("nightly") is not None:
+        return
+    if is_nightly(item.nodeid):
         item.add_marker(pytest.mark.nightly)
+        return
+    function = item.nodeid.partition("[")[0]
+    if waits(item.nodeid, _numbers[function], current_turn()):
+        item.add_marker(pytest.mark.nightly)
+    _numbers[function] += 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,10 +21,18 @@ TOGETHER = {
         ("tests/hazards/test_newest_examples.py", "tests/hazards/test_rules_on_a_terminal.py"),
         "tests/hazards/test_examples.py",
     ),
+    **dict.fromkeys(
+        (f"tests/inspection/{name}.py" for name in ("test_dump_replay", "test_reductions", "test_retag")),
+        "tests/inspection/test_missing_parts.py",
+    ),
     "tests/docs/test_pointers.py": "tests/docs/test_english.py",
+    **dict.fromkeys(
+        ("tests/docs/test_page_addresses.py", "tests/docs/test_site.py"), "tests/docs/test_site_in_chromium.py"
+    ),
 }
 """Files that run in the same process as another one: each of them checks all of cases/, which takes half a minute even
-with a full cache, or all rule examples, or reads the sources of the repository.
+with a full cache, or all rule examples, or the same programs without tags, or builds the site, or reads the sources of
+the repository.
 """
 
 

@@ -1,7 +1,7 @@
 """The sandboxed process, `python -m ligerdiag.sandbox.child`, which inspects one HLO module after another for its
 parent.
 
-Before it imports anything that reads a file, it gives up
+Before it reads a file, and in a process of its own before it imports anything that reads one, it gives up
 
 - resources: no core file, few open files, bounded file sizes. Memory and time are limited per module (see
   `dumps.content`); a process that does not stop itself in time is killed (`limit_processor`);
@@ -19,6 +19,10 @@ cache, and the effects that it adds disappear with its folder. Questions come on
 the original stdout reports that an answer is in its file. The output of libraries, including the message of an abort,
 goes to stderr, a file of the parent's. The process ends with its parent (see `ending`). Messages between ligerdiag and
 this process are JSON records, each validated on arrival.
+
+Where a template server runs (`workers.template_server`), as in the tests, the process is instead forked from a template
+that has done the imports and reads nothing. It gives up the same rights, before the first question. A user's own runs
+have no such server.
 """
 
 import ctypes
@@ -27,6 +31,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import struct
 import sys
 from collections.abc import Callable
@@ -202,6 +207,18 @@ def main() -> None:
     os.dup2(2, 1)
     end_group_with_parent(questions.fileno())
     _answer(questions, answers, confinement)
+
+
+def answer_over(channel: socket.socket) -> None:
+    """Gives up the rights of this process, which has just been forked, and then answers the questions that arrive on the
+    socket until it closes.
+    """
+    template = os.getppid()
+    confinement = confine(Path.cwd())
+    die_with_parent(template)
+    end_group_with_parent(channel.fileno())
+    with channel.makefile(encoding="utf-8") as questions, channel.makefile("w", encoding="utf-8") as answers:
+        _answer(questions, answers, confinement)
 
 
 def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> None:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
-from typing import Self
+from typing import IO, Self
 
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
@@ -39,8 +39,11 @@ from ligerdiag.model.report import refuse
 from ligerdiag.sandbox.child import Confinement, Done, Question, Ready, Setup, render_message
 from ligerdiag.toolchains.toolchain import describe_interpreter, worker_environment
 from ligerdiag.untrusted_files import SANDBOX_ANSWER_BYTES, WALL_FACTOR, WALL_SECONDS, read_untrusted
+from ligerdiag.workers.templates import TemplateKind, fork_from_server
 
 CHILD = "ligerdiag.sandbox.child"
+TEMPLATE = "ligerdiag.sandbox.child_template"
+"""The module of the process from which a template server forks sandboxed processes."""
 START_SECONDS = 180.0
 """The most wall-clock seconds that a sandboxed process may take for its imports."""
 _BEGIN = """
@@ -214,16 +217,28 @@ class _Child:
         self.is_ready = False
         self._log = folder / "log.txt"
         self._buffer = b""
+        environment = environment | {"TMPDIR": str(folder)}
+        kind = TemplateKind(python=sys.executable, module=TEMPLATE, environment=environment)
+        forked = fork_from_server(kind, TEMPLATE, self._log)
+        if forked is not None:
+            self._process, channel, self._buffer = forked.hand_over()
+            self._questions: IO[bytes] = channel.makefile("wb")
+            self._answers: IO[bytes] = channel.makefile("rb")
+            channel.close()  # the two files keep it open
+            return
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BEGIN, str(os.getpid()), CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env=environment | {"TMPDIR": str(folder)},
+                env=environment,
                 start_new_session=True,
             )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._questions, self._answers = process, process.stdin, process.stdout
 
     def wait_until_ready(self, setup: Setup) -> Confinement:
         """Waits until the process is ready and sends it the settings for all questions; returns the rights that the
@@ -252,23 +267,20 @@ class _Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        for pipe in (self._questions, self._answers):
+            with suppress(OSError):
+                pipe.close()
         rmtree(self.folder, ignore_errors=True)
 
     def _send(self, record: object) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(render_message(record).encode())
-            self._process.stdin.flush()
+            self._questions.write(render_message(record).encode())
+            self._questions.flush()
         except OSError as error:
             raise self._make_end() from error
 
     def _read[A](self, kind: type[A], seconds: float) -> A:
-        assert self._process.stdout is not None
-        file, end = self._process.stdout.fileno(), monotonic() + seconds
+        file, end = self._answers.fileno(), monotonic() + seconds
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
             if remaining <= 0 or not select.select([file], [], [], remaining)[0]:

@@ -218,10 +218,22 @@ OOM_SCORE = "800"
 
 
 def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> None:
-    """Runs the process of a worker or of a template, until its parent closes the socket.
+    """Runs the process of a worker or of a template that answers jobs, until its parent closes the socket.
 
     Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
     for each request, and a worker answers jobs. starts_nothing: true if no job starts a process.
+    """
+    answers = list[Answerer]()
+
+    def work(jobs: socket.socket, other: Answerer | None) -> None:
+        _answer_jobs(jobs, other or answers[0], starts_nothing=starts_nothing and other is None)
+
+    serve_work(lambda: answers.append(prepare()), work)
+
+
+def serve_work(prepare: Callable[[], None], work: Work) -> None:
+    """Runs the process of a worker or of a template, until its parent closes the socket. Calls `prepare`, which does the
+    slow imports. Then a template forks a process that runs `work` for each request, and a worker runs `work` itself.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -229,7 +241,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     _prefer_for_oom()
     end_watch = watch_parent()
     gc.disable()  # imports make many objects and hardly any garbage
-    answer = prepare()
+    prepare()
     _prepare_also(os.environ.pop(ALSO_VARIABLE, ""))
     collect_rarely()
     gc.enable()
@@ -237,12 +249,9 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     forks = not os.environ.pop(FRESH_VARIABLE, "") and can_fork()
     channel.sendall(render_ready(os.getpid(), forks=forks))
     if forks:
-        serve_forks(
-            channel,
-            lambda jobs, other: _answer_jobs(jobs, other or answer, starts_nothing=starts_nothing and other is None),
-        )
+        serve_forks(channel, work)
     else:
-        _answer_jobs(channel, answer, starts_nothing=starts_nothing)
+        work(channel, None)
 
 
 def _prepare_also(steps: str) -> None:

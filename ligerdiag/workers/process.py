@@ -115,6 +115,12 @@ class WorkerProcess:
         except FieldError as error:
             raise WorkerDied(f"began with `{line:.60}` instead of a message that it is ready") from error
 
+    def hand_over(self) -> tuple[Process, socket.socket, bytes]:
+        """Returns the process, the parent's end of its socket, and the bytes that have already arrived there, for a caller
+        that exchanges other messages with the process; this object must not be used afterwards.
+        """
+        return self._process, self.channel, self._buffer
+
     def ask(self, line: str, timeout: float) -> str:
         """Sends the line to the worker and returns the line that it answers within `timeout` seconds. Raises WorkerDied
         or WorkerTimeout.

@@ -105,6 +105,19 @@ def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes
     return process, ours
 
 
+def fork_from_server(kind: TemplateKind, module: str, log: Path) -> WorkerProcess | None:
+    """Returns a new worker that is ready, which the template server has forked; None if there is no server, or if it
+    cannot fork a worker of this kind.
+
+    module: the module that the worker runs. log: the file that receives the output of the worker, in the worker's folder.
+    """
+    shared = connect(kind)
+    if shared is not None:
+        with suppress(OSError, WorkerDied, WorkerTimeout):
+            return _fork(shared, log, kind, module, is_shared=True)
+    return None
+
+
 _GONE = -signal.SIGKILL
 
 
@@ -132,11 +145,8 @@ class Templates:
         closed while this thread waited. Raises OSError if no process can be started, and the exceptions of
         `WorkerProcess.wait_until_ready`.
         """
-        shared = connect(kind)
-        if shared is not None:
-            with suppress(OSError, WorkerDied, WorkerTimeout):
-                return _fork(shared, log, kind, module, is_shared=True)
-        return self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
+        forked = fork_from_server(kind, module, log)
+        return forked or self._find(kind).start_worker(kind, module, log, start_log, is_wanted)
 
     def kill_importing(self, kind: TemplateKind) -> None:
         """Kills the template for `kind` if it has not finished its imports."""

@@ -9,7 +9,7 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, CheckReport
 from ligerdiag.replay.replay_worker import Bounds
-from tests.case_levels import list_case_ids, runs_daily
+from tests.case_levels import list_due
 from tools.running import Outcome
 from tools.warm_commands import run_warm_command
 
@@ -63,7 +63,7 @@ def list_selectors(*, everything: bool) -> tuple[str | Path, ...]:
     """Returns selectors of the daily cases, or of all."""
     if everything:
         return (ROOT / "cases",)
-    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_case_ids() if runs_daily(one))
+    return tuple(f"{ROOT / 'cases'}::{one}" for one in list_due())
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ The daily run checks some of them, the nightly run all: see tests/case_levels.py
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ligerdiag.replay.runs.loop_cuts import find_trip_count
 from ligerdiag.report.agreement import Agreement, compute_replay_agreements
 from ligerdiag.report.json import render_json
 from tests.api.conftest import EACH_LEVEL
-from tests.case_levels import LARGE, SMALL, list_case_ids
+from tests.case_levels import LARGE, SMALL, list_case_ids, list_due
 from tools.json_schema import load_schema
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def test_every_case_meets_its_expectation(table: CheckReport) -> None:
     others = {case.id: (case.status, case.mismatch, case.error) for case in table.cases}
     assert {name: why for name, why in others.items() if why[0] is not Status.EXPECTED} == {}
     assert len(list_case_ids()) == 280
-    assert len(table.cases) in {130, 280}
+    assert len(table.cases) in {len(list_due()), 280}
 
 
 @pytest.mark.nightly
@@ -194,16 +194,21 @@ FOUND_BESIDES = {
 """Copies of arguments that the caller keeps, and collectives that the partitioner inserts."""
 
 
-DECLARED = {"aliased": (44, 66), "out_of_place": (3, 39), "shard_map": (2, 7)}
-"""The number of daily cases, and of all."""
+DECLARED = {"aliased": 66, "out_of_place": 39, "shard_map": 7}
+"""The number of all such cases."""
 
 
 @EACH_LEVEL
 @pytest.mark.parametrize("mode", ["aliased", "out_of_place", "shard_map"])
 def test_a_declared_gradient_is_fresh_everywhere_without_findings(mode: str, table: CheckReport) -> None:
-    found = [case for case in table.cases if mode in case.id and case.id not in WRONG_OTHERWISE]
-    assert len(found) in DECLARED[mode]
-    for case in found:
+    def pick(names: Iterable[str]) -> list[str]:
+        return sorted(name for name in names if mode in name and name not in WRONG_OTHERWISE)
+
+    assert len(pick(list_case_ids())) == DECLARED[mode]
+    found = {case.id: case for case in table.cases if pick([case.id])}
+    assert sorted(found) in (pick(list_case_ids()), pick(list_due()))
+    assert found
+    for case in found.values():
         assert set(case.outputs.values()) == {Verdict.FRESH}
         assert case.coverage.hidden_writes == 0
         assert case.coverage.kernels >= 1

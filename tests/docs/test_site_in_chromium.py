@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.html.chromium import ARGUMENTS, CHROMIUM, NEEDS_CHROMIUM, Visit
+from tests.rotation import current_turn, take_turns
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
@@ -75,7 +76,8 @@ def list_faults(browser: "playwright_api.Browser", served: str, pages: list[str]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_typical_pages_have_no_faults(browser: "playwright_api.Browser", served: str, scheme: str) -> None:
-    assert list_faults(browser, served, list(TYPICAL), scheme) == []
+    pages = take_turns(TYPICAL, current_turn()) if scheme == "light" else TYPICAL
+    assert list_faults(browser, served, list(pages), scheme) == []
 
 
 @pytest.mark.nightly

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz.test_programs import walk
+from tests.rotation import current_turn, take_turns
 from tools.fuzz.__main__ import find_first_seed
 from tools.fuzz.campaign_report import render_fuzz_report
 from tools.fuzz.drawing import draw_program
@@ -157,9 +158,13 @@ def run_check(files: Sequence[Path], python: Path, folder: Path) -> list[dict[st
 def test_all_programs_compile_and_have_numbers(
     generation: str, count: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """By day, the fewest programs that use every part and every mode of calls. Programs once misjudged are as expected."""
+    """By day, the fewest programs that use every part and every mode of calls, in turns (tests/rotation.py).
+    Programs once misjudged are as expected.
+    """
     python = request.getfixturevalue("plain_python") if generation == "newest" else Path(sys.executable)
-    programs = [*choose(count), *(map(draw_program, FAULTS) if count == NIGHT else ())]
+    programs = (
+        [*choose(count), *map(draw_program, FAULTS)] if count == NIGHT else take_turns(choose(count), current_turn())
+    )
     cases = check(programs, python, tmp_path)
     assert [case["error"] for case in cases if case["error"]] == []
     assert [case["id"] for case in cases if case["replay"]["state"] != "done"] == []

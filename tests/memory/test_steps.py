@@ -72,13 +72,11 @@ def list_findings(case: CaseReport) -> tuple[str, ...]:
     return tuple(sorted(f"{one.rule} {one.severity.value}" for one in case.findings))
 
 
-def test_the_findings_name_what_the_schedule_shows(shared_cache: Path) -> None:
-    cases = judge(shared_cache, *MESSAGES)
-    assert {name: list_findings(cases[name.partition("::")[2]]) for name in MESSAGES} == {
-        name: FOUND[name] for name in MESSAGES
-    }
-    for name, message in MESSAGES.items():
-        assert message in {one.message for one in cases[name.partition("::")[2]].findings}
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_findings_name_what_the_schedule_shows(name: str, shared_cache: Path) -> None:
+    (case,) = judge(shared_cache, name).values()
+    assert list_findings(case) == FOUND[name]
+    assert MESSAGES[name] in {one.message for one in case.findings}
 
 
 def test_a_void_donation_names_the_output_of_the_same_name(shared_cache: Path) -> None:

@@ -59,7 +59,6 @@ DAILY = tuple(
     )
 )
 NIGHTLY = tuple(name for name in (*choose("hidden"), *choose("aliased")) if name not in DAILY)
-LEVELS = {"daily": DAILY, "nightly": NIGHTLY}
 ALL = [
     *(("daily", name) for name in DAILY),
     *(pytest.param("nightly", name, marks=pytest.mark.nightly) for name in NIGHTLY),
@@ -70,10 +69,17 @@ type Reports = Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
-def judge(plain_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reports]:
+def judge(
+    plain_python: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str], Reports]:
+    """Returns a function from a level to the reports of those of its cases that this run tests."""
+    tests = [one for one in request.session.items if one.nodeid.startswith(f"{request.node.nodeid}::")]
+    chosen = [one.callspec.params for one in tests if isinstance(one, pytest.Function)]
+
     @functools.cache
     def run(level: str) -> Reports:
-        words = ("check", *LEVELS[level], "--cache-dir", str(tmp_path_factory.mktemp("cache")), "--format", "json")
+        names = [params["name"] for params in chosen if params["level"] == level]
+        words = ("check", *names, "--cache-dir", str(tmp_path_factory.mktemp("cache")), "--format", "json")
         program = plain_python.with_name("ligerdiag")
         done = subprocess.run([program, *words], cwd=ROOT, stdout=subprocess.PIPE, check=False)
         return {case["id"]: case for case in json.loads(done.stdout)["cases"]}

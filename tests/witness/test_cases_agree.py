@@ -14,6 +14,7 @@ from ligerdiag.replay.estimate import estimate_artifact
 from ligerdiag.toolchains.gpu_targets import load_target
 from ligerdiag.workers.pool import Pool
 from tests.case_levels import SMALL, runs_daily
+from tests.rotation import current_turn, take_turns
 from tests.witness.comparing import Comparison, compare_in_process
 from tests.witness.process import open_interpreting_process
 
@@ -34,12 +35,15 @@ NOT_COVERED = {
 """How the ids of cases begin that JAX on the CPU or Triton's interpreter does not cover, and a word of the reason."""
 
 SOME = "some"
-"""A tenth of the cases that run every day, see tests/case_levels.py, and the saved residual of an exponential."""
+"""A tenth of the cases that run every day, see tests/case_levels.py, in turns, and the saved residual of an
+exponential.
+"""
+SAVED = "saved_residual[exp-"
 OTHERS = "others"
 """All other cases, except for LLAMA."""
 LLAMA = "llama"
 """Two cases, as slow as all others together: Python compiles their parts for four devices one by one."""
-AT_LEAST = {SOME: 8, OTHERS: 60, LLAMA: 2}
+AT_LEAST = {SOME: 4, OTHERS: 60, LLAMA: 2}
 """Numbers of cases that must be compared."""
 
 type Comparisons = Mapping[str, Comparison]
@@ -50,7 +54,7 @@ def choose(case_id: str, group: str) -> bool:
         return False
     if "flce" in case_id and SMALL not in case_id:
         return False
-    is_some = case_id.startswith("saved_residual[exp-") or crc32(case_id.encode()) % 10 == 0
+    is_some = case_id.startswith(SAVED) or crc32(case_id.encode()) % 10 == 0
     return group == LLAMA or (runs_daily(case_id) and is_some) == (group == SOME)
 
 
@@ -67,6 +71,9 @@ def comparisons(group: str, shared_cache: Path) -> Iterator[Comparisons]:
     with Pool(cache=Cache(shared_cache), jobs=1) as pool, open_interpreting_process() as witness:
         cases = discover_cases(["cases"], pool=pool, directory=ROOT)
         chosen = [c for c in cases if math.prod(c.mesh.values()) <= 8 and choose(c.id, group)]
+        if group == SOME:
+            saved = [c for c in chosen if c.id.startswith(SAVED)]
+            chosen = [*saved, *take_turns([c for c in chosen if c not in saved], current_turn())]
         for result in compile_cases(chosen, [load_target("h100")], pool=pool):
             assert result.artifact is not None, result.error
             if estimate_artifact(result.artifact, 1).seconds <= SECONDS:

@@ -145,10 +145,14 @@ def _iterate_callers(frame: FrameType | None) -> Iterator[FrameType]:
 def _is_own(file: str) -> bool:
     if file.startswith("<"):
         return True
-    library = sysconfig.get_path("stdlib")
-    if file.startswith(library) and not {"site-packages", "dist-packages"} & set(Path(file).parts):
+    if file.startswith(_find_standard_library()) and not {"site-packages", "dist-packages"} & set(Path(file).parts):
         return True
     return file.startswith(_find_own_folders())
+
+
+@cache
+def _find_standard_library() -> str:
+    return sysconfig.get_path("stdlib")
 
 
 @cache

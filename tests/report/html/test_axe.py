@@ -10,6 +10,7 @@ from tests.report.html.chromium import NEEDS_CHROMIUM, Visit
 from tests.report.html.test_in_chromium import CASES
 from tests.report.html.test_remedy import make_marked
 from tests.report.samples import make_report
+from tests.rotation import current_turn, take_turns
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
@@ -25,7 +26,7 @@ _RUN = """async () => {
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_axe_finds_nothing(browser: "playwright_api.Browser", tmp_path: Path, scheme: str, width: int) -> None:
-    """`target-size` (24 px) and `nested-interactive` are among the rules."""
+    """`target-size` (24 px) and `nested-interactive` are among the rules. By day the pages take turns."""
     named = make_marked(tmp_path, message="`input` is computed by `%input_reduce_fusion`")  # a step of the page
     cases = (*CASES, named)
     report = make_report(*cases)
@@ -34,6 +35,8 @@ def test_axe_finds_nothing(browser: "playwright_api.Browser", tmp_path: Path, sc
     script = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     for name, page in pages.items():
         (tmp_path / name).write_text(page, encoding="utf-8")
+    shown = take_turns(list(pages), current_turn()) if (scheme, width) == ("light", 1280) else tuple(pages)
+    for name in shown:
         with Visit(browser, color_scheme=scheme, viewport={"width": width, "height": 844}, bypass_csp=True) as visit:
             visit.page.goto((tmp_path / name).as_uri())
             visit.page.evaluate(_UNFOLD)
