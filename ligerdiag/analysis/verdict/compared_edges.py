@@ -9,15 +9,17 @@ An operation of the program is *seen* in the schedule if an instruction has its 
   {ORIG(W)} in the program. If the schedule runs `a * b` after the kernel and reads the overwritten bytes for `b`, it
   delivers {FRESH(W)} for `b`. Yet the product has {FRESH(W), ORIG(W)} on both sides, because of `a`.
 
-Operands are compared only if the instruction is the author's operation and not one that a pass has made and given the
-operation's tag. `operand_provenance` decides that, and finds out which operation of the program each operand is.
+Operands are compared only if the instruction is the author's own operation. Passes copy tags to instructions that they
+create, and those do not count. `operand_provenance` decides that, and finds out which operation of the program each
+operand is.
 
 - If an operand is not recognised, or comes from another operation than intended, nothing says what it should be. It is
   not compared.
-- XLA may exchange the operands of a product or of a commutative operation. Such an operation is wrong only if it is
-  wrong in every order in which the operands can be the intended ones. If none of the orders fits, no operand of it is
-  compared.
-- If XLA merged several operands into one value, each of them gets this value. These operands need no tag.
+- XLA may exchange the operands of a product or of a commutative operation. Each order in which they can be the intended
+  operands is tried, and only the errors about a write that all orders have are reported. If no order fits, no operand of
+  it is compared.
+- If XLA merged several operands into one value, this value is compared with the version of each of them, also if it has
+  no tag.
 
 Three passes of XLA make instructions that compute more than the operation whose tag they have:
 
@@ -25,9 +27,9 @@ Three passes of XLA make instructions that compute more than the operation whose
   one instruction. If the instruction is wrong for the operation, its operands are compared with those of each twin.
 - DotMerger (xla/hlo/transforms/simplifiers/dot_merger.cc) computes two products of one value as one: it concatenates
   the other two operands, multiplies once, and slices the result. The joined product has the tag of one product, and the
-  other product is gone. The gone product gets the version of the common value that the joined product reads.
-- SliceSinker and its like compute an operation before they take the parts of its operands. The slice that is left has
-  the tag of a slice, and computes a part of the operation (`moved_operations`). It is compared with this operation.
+  other product is gone. As an operand of the gone product counts the common value, as the joined product reads it.
+- SliceSinker and its like take the parts of operands after the operation: XLA computes `x * y` and slices the product.
+  That slice has the tag of `x[:8]` and computes `x[:8] * y[:8]`, with which it is compared (`moved_operations`).
 """
 
 from collections import defaultdict

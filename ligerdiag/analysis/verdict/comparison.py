@@ -1,15 +1,16 @@
 """Defines the verdicts: compares the version that an edge means with the version that it gets, and combines verdicts.
 
 An *edge* is one read of one value by one consumer: an operand of an operation, a value that enters a loop or branch, an
-output. A value that a kernel overwrites has two *versions*: the old contents and the new ones. An edge means one version,
-according to the program, and gets one in the schedule.
+output. A value that a kernel overwrites has old and new contents, and whatever is computed from it depends on the old
+ones, the new ones, both or neither. This dependence is the edge's *version*. The program determines which version the
+edge should get (it *means* this version); the schedule determines which one it gets.
 
 **Which version does the author mean?** The author of a JAX program knows that the kernel works in place; XLA does not.
 An author who reads `h` after the kernel call, in program order, expects what the kernel left in `h`. An author who reads
-`h` before the call expects the old contents. So the program that the author means is the one in which the call updates
-`h` in place. XLA sees no write, takes both versions of `h` for one value, and may run a reader on either side of the
-call. (A derivative reads what autodiff saved, and means the version that was there when autodiff saved it: see
-`evaluation.program_order`.)
+`h` before the call expects the old contents. So the reference is the program, run in its written order, with the call
+updating `h` in place. XLA sees no write, takes old and new contents of `h` for one value, and may run a reader on either
+side of the call. (An operation of the backward pass means the contents that its operand had where the forward pass saved
+it: see `evaluation.program_order`.)
 
 **Example.** `custom-call` is a kernel that overwrites `h`; W is this hidden write.
 
@@ -32,46 +33,49 @@ mean {ORIG(W)} and get {FRESH(W)}: the verdict would be clobbered.
 values. It is a set of labels (bits, see `evaluation.labels`). For each hidden write W there are two kinds of labels:
 
 FRESH(W)   The value depends on what W wrote.
-ORIG(W)    The value depends on the *original*, the contents that W overwrites. The kernel itself reads the original in
-           order to overwrite it, so its results have no ORIG(W): only what is computed from the original without the
-           kernel has it.
+ORIG(W)    The value depends on the *original*, the contents that W overwrites, by a path that does not go through the
+           kernel. What the kernel itself reads does not count, because it always reads before it overwrites.
 
 In a loop, W happens once in each iteration, and a reader may see the write of the wrong iteration. So each label has an
 *iteration class*: class 0 means that W happened in the current iteration of the loops around it, class j >= 1 that it
-happened in an earlier iteration of the loop at nesting level j (1 is the outermost loop). In the schedule, a set also has
-a mark for each read on which the value depends and which may run while the kernel writes (`RacedRead`), or which only
-luck orders with W (`LuckyRead`).
+happened in an earlier iteration of the loop at nesting level j (1 is the outermost loop). The sets of the schedule also
+have marks, which are no labels: a `RacedRead` for each read, among those from which the value is computed, that may run
+while the kernel writes, and a `LuckyRead` for each that nothing but this schedule orders with W.
 
 **The verdict on an edge.** `ComparedEdge` holds both dependence sets of the value: `meant`, from the program
 (`evaluation.program_order`), and `delivered`, from the schedule (`evaluation.schedule_order`). For each hidden write W,
-the first of these verdicts that applies is the verdict about W:
+the first row that applies is the verdict about W (unknown has two rows):
 
 unknown    W's kernel has unknown effects, or W is *undecided*: its place in memory, its intended readers, or whether it
-           runs is unknown (`EvaluatedPair.undecided`). This verdict applies if `meant` or `delivered` has FRESH(W); for
-           an undecided W also if one of them has ORIG(W); and if `delivered` has the mark of a raced or lucky read.
+           runs is unknown (`EvaluatedPair.undecided`). And one of these holds: `meant` or `delivered` has FRESH(W); W is
+           undecided, and one of them has ORIG(W); `delivered` has the mark of a raced or lucky read about W.
 stale      The edge should see W and does not: `meant` has FRESH(W) in an iteration class in which `delivered` lacks it.
-           Or one part of the value does not see W: `delivered` has ORIG(W), and `meant` has FRESH(W) and not ORIG(W).
+           Or a part of the value is computed from the old contents, and only the new ones are meant: `delivered` has
+           ORIG(W), and `meant` has FRESH(W) and not ORIG(W).
 clobbered  The edge sees W and should not: `delivered` has FRESH(W) in an iteration class in which `meant` lacks it.
-           Or one part of the value sees W and should not: `meant` has ORIG(W), `delivered` has FRESH(W) and not
-           ORIG(W), and W is *traced* (`Comparison.traced`): the evaluation of the schedule found ORIG(W) on the
-           operand when the kernel ran, so it would have found it here, too.
+           Or a part should be computed from the old contents, and nothing is: `meant` has ORIG(W), `delivered` has
+           FRESH(W) and not ORIG(W), and W is *traced* (`Comparison.traced`): the evaluation of the schedule found
+           ORIG(W) on the operand when the kernel ran, so a missing ORIG(W) proves that the original is not used.
 unknown    `delivered` has the mark of a raced read: the hardware decides what it reads. Or the second case of clobbered
-           would apply, but W is not traced: the value may depend on the original, although `delivered` does not show it.
-latent     `delivered` has the mark of a lucky read: no path of operands and control edges orders the read with W, so that
-           another schedule could deliver the other version (see `evaluation.unordered_reads`). `meant` may have no
-           label of W at all. The author then reads another value than the one that W overwrites, and XLA has merged the
-           two.
-fresh      Otherwise. If neither set has a label of W, the edge is fresh: XLA preserves the dependences that it can see.
+           applies except that W is not traced: the missing ORIG(W) then proves nothing.
+latent     `delivered` has the mark of a lucky read. The version is right, but no path of operands and control edges
+           orders the read with W, so another schedule could deliver the other version (see
+           `evaluation.unordered_reads`). This is possible even if `meant` has no label of W: the program reads another
+           value, which XLA has merged with the overwritten one.
+fresh      Otherwise. An edge with neither a label nor a mark of W does not concern W, and XLA preserves the dependences
+           that it can see.
 
 `Comparison._compare_write` decides this for one W. `Comparison.compare` asks it about each W and takes the worst verdict.
 `Comparison.find_errors` only finds the hidden writes about which an edge is stale or clobbered. `verdicts.judge`
 compares each output; `compared_edges` and `merged_values` compare the edges inside the program.
 
-**The verdict on an output** is the verdict on its own edge, unless there is a worse one. Whatever its own edge, an output is
+**The verdict on an output** starts as the verdict on its own edge. Each of the following can make it worse
+(`VERDICT_ORDER` in `model.findings` says which of two verdicts is worse). The output is then
 
-- stale, if XLA merged a kernel call with an earlier one that sees another version (`blame`);
-- stale or clobbered, if it depends on a choice, loop or conditional that may return one merged value for another
-  (`blame`, `merged_values`);
+- stale, if XLA merged two calls of a kernel, and the later one should read newer contents than the earlier one
+  (`blame`);
+- stale or clobbered, if it depends on a choice, loop or conditional that selects between two values which differ in the
+  program, and which XLA merged (`blame`, `merged_values`);
 - stale or clobbered, if it depends on an operation with a stale or clobbered edge (`blame`, `compared_edges`);
 - unknown, even if it is stale or clobbered otherwise, if it depends on something ambiguous, such as an instruction that
   may be one of two operations (`ambiguity_search`, `verdicts.propagate`);
@@ -83,12 +87,13 @@ compares each output; `compared_edges` and `merged_values` compare the edges ins
 - unknown, if XLA mixes up donated arguments (`schedule_alone`), or if it depends on bytes that nobody wrote
   (`report.status`).
 
-An output is better than its own edge only if it uses no row that the kernel writes (`verdicts.drop_disjoint_rows`).
+One step can make a verdict better: an output that uses no row that the kernel writes is not wrong about this kernel
+(`verdicts.drop_disjoint_rows`).
 The docstring of `verdicts` lists all steps in their order.
 
 If the order of operations in the program is unknown, the schedule is compared with several programs. An output is
-unknown if its verdicts differ (`join_outputs`). A read is unknown if its kinds differ, or if it reaches an unknown
-output (`join_read`).
+unknown if its verdicts differ (`join_outputs`). A read is unknown if its kinds (`ReadKind`) differ, or if an unknown
+output is computed from it (`join_read`).
 """
 
 from collections import defaultdict
