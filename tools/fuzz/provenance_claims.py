@@ -87,7 +87,7 @@ class _Claims:
         if not any(is_same_operation(opcode, one) for opcode in opcodes.get(path[-1], ())):
             return "metadata"
         if is_named_after(path, one):
-            return "moved" if self.provenance.evaluator.is_reassociated(path, one) else "name"
+            return "moved" if self.provenance.evaluator.computes_another(path, one) else "name"
         tagged = self.context.intended.tagged.get(path)
         if occurrence is not None and tagged is not None and self.provenance.operands_match(path, occurrence):
             return "operands"
