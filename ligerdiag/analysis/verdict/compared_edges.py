@@ -85,7 +85,7 @@ def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison)
     return (
         *found,
         *_compare_operands(provenance, comparison),
-        *_compare_moved(provenance, comparison),
+        *_compare_proved(provenance, comparison),
         *_compare_joined(provenance, comparison),
     )
 
@@ -177,38 +177,23 @@ def _judge(
     return found or NO_ERRORS
 
 
-def _compare_moved(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
-    """Yields the operations that XLA computes before it takes the parts of their operands, such as `x[:8] * y[:8]` as a
-    slice of `x * y`, each with the hidden writes about which the operation, or one of its operands, is wrong.
-
-    The instruction of the schedule is the slice, which has the name of the slice of an operand (see `moved_operations`).
+def _compare_proved(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
+    """Yields the operations that an instruction surely computes although it has the name of another one, such as
+    `x[:8] * y[:8]` as a slice of `x * y` that has the name of the slice of `x`, each with the hidden writes about which
+    it is wrong.
     """
-    for path in provenance.intended.tagged:
+    intended = provenance.intended.tagged
+    for path, meant in intended.items():
         for occurrence in provenance.actual.occurrences.get(path, ()):
-            computed = provenance.moved.list_computed(path, occurrence.instruction)
-            wrong = [_judge_moved(path, other, occurrence, provenance, comparison) for other in computed]
+            if meant.opcode != occurrence.instruction.opcode:
+                continue
+            computed = [
+                one for one in provenance.evaluator.list_others(path, occurrence.instruction) if one in intended
+            ]
+            wrong = [comparison.find_errors(ComparedEdge(intended[one].labels, occurrence.labels)) for one in computed]
             errors = reduce(Errors.shared_with, wrong) if wrong else NO_ERRORS
             if errors:
-                yield Differing(
-                    computed[0], provenance.intended.tagged[computed[0]], occurrence, errors, is_joined=True
-                )
-
-
-def _judge_moved(
-    path: TagPath, other: TagPath, occurrence: Occurrence, provenance: OperandProvenance, comparison: Comparison
-) -> Errors:
-    """Returns the errors of an instruction that XLA has moved if it computes the operation `other`.
-
-    path: tag path of the moved operation, which the instruction has.
-    """
-    meant = provenance.intended.tagged[other]
-    reader, _ = provenance.moved.list_reads(path, occurrence.instruction)[0]
-    errors = comparison.find_errors(ComparedEdge(meant.labels, occurrence.labels))
-    tag = provenance.evaluator.optimized.tags.get(reader.id, ())
-    seen = [one for one in provenance.actual.occurrences.get(tag, ()) if one.instruction is reader]
-    if seen and len(meant.edges) == len(reader.operands):
-        errors |= _judge(meant, provenance.recognise(other, seen[0]), provenance, comparison)
-    return errors
+                yield Differing(computed[0], intended[computed[0]], occurrence, errors, is_joined=True)
 
 
 def _list_joined(

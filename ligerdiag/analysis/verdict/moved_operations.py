@@ -14,8 +14,7 @@ The move takes no read away. What the product reads of `x` is the version that t
 `list_reads` returns it for the comparison with the version that the author means.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,19 +64,6 @@ class MovedOperations:
         if key not in self._found:
             self._found[key] = self._find_reads(path, instruction)
         return self._found[key]
-
-    def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operations of the program that a moved operation may compute now: the users of
-        the operation that have the opcode behind which XLA has moved it. () if the operation is not moved, or behind
-        several operations.
-        """
-        reads = self.list_reads(path, instruction)
-        if not reads:
-            return ()
-        behind = _find_definition(self.evaluator.optimized, instruction.operands[0])
-        if any(reader is not behind for reader, _ in reads):
-            return ()  # behind several operations
-        return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
         """Returns whether XLA may move the operation at `path` behind its users, which then read the operation `operand`
@@ -165,14 +151,6 @@ class MovedOperations:
             for one in program.instructions
             if one.opcode in _MOVABLE and one.operands and (path := program.tags.get(one.id, ()))
         }
-
-    @cached_property
-    def _users(self) -> Mapping[TagPath, Sequence[TagPath]]:
-        users = defaultdict[TagPath, list[TagPath]](list)
-        for path, tagged in self.intended.tagged.items():
-            for one in tagged.operands:
-                users[one].append(path)
-        return users
 
     def _list_above(self, path: TagPath) -> set[TagPath]:
         """Returns the tag paths of the operations from which this one is computed in the program."""
