@@ -93,19 +93,22 @@ class Identification:
         """
         if instruction.opcode in _CHAINED and self._footprints.is_foreign(instruction, path):
             return True
-        return self._find_other(instruction, path) is not None
+        return bool(self._find_others(instruction, path))
 
     def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
         """Returns the tag paths of the operations whose value the result of an instruction is, by its structure, if the
         operation with tag path `path` is not among them and differs from them by more than conversions.
         """
-        found = self._find_other(instruction, path)
-        return [] if found is None else sorted(value.path for value in found.values if value.path)
+        return sorted(value.path for value in self._find_others(instruction, path) if value.path)
 
-    def _find_other(self, instruction: HloInstruction, path: TagPath) -> Evidence | None:
-        """Returns the structure's evidence that the instruction's value is not that of the operation with this tag path."""
-        proofs = (one for one in self.identify(instruction).evidence if one.kind is EvidenceKind.STRUCTURE)
-        return next((one for one in proofs if all(value.path != path for value in one.near)), None)
+    def _find_others(self, instruction: HloInstruction, path: TagPath) -> frozenset[ProgramValue]:
+        """Returns the values of the program that the instruction's result is by its structure; none if that of the
+        operation with this tag path, or a conversion of it, is among them.
+        """
+        values = self._numbered.find_in_schedule(instruction, ())
+        if not values or any(one.path == path for one in values):
+            return frozenset()
+        return frozenset() if any(one.path == path for one in self._list_near(values)) else values
 
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
         """Returns the values of the program with this number."""
