@@ -16,6 +16,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import DTYPE_NAMES, is_tuple
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
 from ligerdiag.provenance.slices import (
+    DEEPEST,
     Dimensions,
     IndexRange,
     Joined,
@@ -73,6 +74,12 @@ class ExpressionTable:
         default_factory=dict[Number, tuple[HloInstruction, Sequence[Operand]]]
     )
     """Maps the number of an elementwise operation, or of a broadcast, to the instruction and its operands."""
+    _transposed: dict[tuple[Number, Dimensions], Number] = field(
+        default_factory=dict[tuple[Number, Dimensions], Number]
+    )
+    """Maps (number of an elementwise operation, order of dimensions) to the number of the transpose."""
+    _depth: int = 0
+    """The number of operations between the transpose that was asked for and the array that is looked at."""
     slices: SliceNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,11 +179,15 @@ class ExpressionTable:
         if one is None or any(own and own != dimensions for _, own in operands) or one.proto.dimensions:
             return None
         after = tuple([dimensions[axis] for axis in order])
+        key = operand, order
+        if key in self._transposed:
+            return self._transposed[key]
         given = [(self.number_transpose(*each, order), after) if each[1] else each for each in operands]
         numbers = sort_operands(one.opcode, [number for number, _ in given])
         found = self.number("operation", list_attributes(one, after), (), operands=numbers)
         axes = [[axis if own else -1 for _, own in given] for axis in range(len(after))]
         self._add_operation(found, one, given, axes)
+        self._transposed[key] = found
         return found
 
     def number_constant(self, instruction: HloInstruction) -> Number:
@@ -312,7 +323,9 @@ class ExpressionTable:
             number for number in order if dimensions[number] != 1
         ):
             return self.number_reshape(operand, dimensions, after)
-        operation = self._number_transposed_operation(operand, dimensions, order)
+        self._depth += 1
+        operation = self._number_transposed_operation(operand, dimensions, order) if self._depth < DEEPEST else None
+        self._depth -= 1
         if operation is not None:
             return operation
         if operand in self._transposes:

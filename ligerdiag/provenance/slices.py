@@ -25,6 +25,8 @@ class IndexRange:
     limit: int
 
 
+DEEPEST = 50
+"""The number of operations through which a slice is followed at most."""
 type Axes = Sequence[int] | None
 """For each operand, the dimension with the same indices as a dimension of the result; -1 if the operand has none. None if
 slices of the result in this dimension are not known to be operations on slices.
@@ -79,6 +81,8 @@ class SliceNumbers:
     )
     """Maps the number of a slice to (the array, its dimensions, the parts that the slice takes)."""
     _known: dict[tuple[Number, IndexRange], Number] = field(default_factory=dict[tuple[Number, IndexRange], Number])
+    _depth: int = 0
+    """The number of operations between the slice that was asked for and the array that is looked at."""
 
     def add(self, number: Number, found: Sliceable | Joined) -> None:
         """Records how the slices of the array with this number are computed."""
@@ -90,11 +94,13 @@ class SliceNumbers:
             return array
         key = array, part
         if key not in self._known:
+            self._depth += 1
             self._known[key] = self._take(array, dimensions, part)
+            self._depth -= 1
         return self._known[key]
 
     def _take(self, array: Number, dimensions: Dimensions, part: IndexRange) -> Number:
-        found = self._found.get(array)
+        found = self._found.get(array) if self._depth < DEEPEST else None
         if isinstance(found, Joined):
             return found.rebuild(found.axis, self._take_pieces(found, part))
         if found is not None and found.axes[part.axis] is not None:

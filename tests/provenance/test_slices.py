@@ -83,3 +83,15 @@ ENTRY e {
     identification = Identification(program, program)
     assert names(identification.identify(find(program, "low_ld2"))) == {"ld2"}
     assert names(identification.identify(find(program, "high_ld3"))) == {"ld3"}
+
+
+@pytest.mark.parametrize("last", ["slice(OPERAND), slice={[0:2], [0:3]}", "transpose(OPERAND), dimensions={1,0}"])
+def test_a_part_of_a_long_chain_has_a_number(last: str) -> None:
+    operands = ["x", *(f"n{number}" for number in range(1499))]
+    steps = [f"  n{number} = f32[4,3] multiply({one}, {one})" for number, one in enumerate(operands)]
+    shape = "f32[2,3]" if last.startswith("slice") else "f32[3,4]"
+    text = "\n".join(
+        ["ENTRY e {", "  x = f32[4,3] parameter(0)", *steps, f"  ROOT r_ld1 = {shape} {last}", "}"]
+    ).replace("OPERAND", "n1499")
+    program = read(text)
+    assert names(Identification(program, program).identify(find(program, "r_ld1"))) == {"ld1"}
