@@ -13,9 +13,7 @@ footprints of every iteration and of the loop's condition.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import accumulate
-from operator import or_
 
 from ligerdiag.hlo.dataflow import is_shard_edge
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -168,7 +166,10 @@ class _Evaluation:
 
 
 def _unite(footprints: Iterable[Footprint]) -> Footprint:
-    return reduce(or_, footprints, 0)
+    union = 0
+    for one in footprints:
+        union |= one
+    return union
 
 
 def _takes_one_by_one(instruction: HloInstruction) -> bool:

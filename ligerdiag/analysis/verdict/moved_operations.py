@@ -9,9 +9,6 @@ The structure shows the move. The instruction is computed from an operation, the
 from the author's slice; this product reads `x`, the operand of the author's slice, and no slice with the tag. An
 instruction whose operand is the one that the author gave it is not moved, nor is one of a loop that XLA has unrolled: the
 product of the previous iteration reads the slice of the previous iteration, which has the same tag.
-
-The move takes no read away. What the product reads of `x` is the version that the slice of `x` delivers, and so
-`list_reads` returns it for the comparison with the version that the author means.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +31,6 @@ _AS_WRITTEN = PassThrough(bitcasts=True, barriers=True, tuples=True, calls=True,
 
 type _Source = tuple[str, HloInstruction]
 """The opcode of an operation, and the instruction of the program that defines its operand."""
-type Read = tuple[HloInstruction, HloInstruction]
-"""An instruction, and the operand of it that is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,23 +41,15 @@ class MovedOperations:
 
     intended: Intended
     evaluator: Evaluator
-    _found: dict[tuple[TagPath, int], tuple[Read, ...]] = field(
-        init=False, default_factory=dict[tuple[TagPath, int], tuple[Read, ...]]
-    )
+    _found: dict[tuple[TagPath, int], bool] = field(init=False, default_factory=dict[tuple[TagPath, int], bool])
 
     def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind an
         operation that is computed from it in the program.
         """
-        return bool(self.list_reads(path, instruction))
-
-    def list_reads(self, path: TagPath, instruction: HloInstruction) -> tuple[Read, ...]:
-        """Returns the reads of the moved operation's operand, as (the elementwise instruction that reads it now, its
-        operand); none if the operation is not moved.
-        """
         key = path, instruction.id
         if key not in self._found:
-            self._found[key] = self._find_reads(path, instruction)
+            self._found[key] = self._is_behind_user(path, instruction)
         return self._found[key]
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
@@ -72,15 +59,15 @@ class MovedOperations:
         found = self.intended.tagged.get(path)
         return found is not None and found.opcode in _MOVABLE and operand in found.operands
 
-    def _find_reads(self, path: TagPath, instruction: HloInstruction) -> tuple[Read, ...]:
+    def _is_behind_user(self, path: TagPath, instruction: HloInstruction) -> bool:
         tagged, tags = self.intended.tagged, self.evaluator.optimized.tags
         meant = tagged.get(path)
         if meant is None or instruction.opcode not in _MOVABLE or instruction.opcode != meant.opcode:
-            return ()
+            return False
         if len(instruction.operands) != 1:
-            return ()
-        pending: list[Read] = [(instruction, instruction.operands[0])]
-        found: list[Read] = []
+            return False
+        pending = [(instruction, instruction.operands[0])]
+        reads_operand = False
         known: set[int] = set()
         siblings = {path}
         is_behind_user = False
@@ -89,9 +76,9 @@ class MovedOperations:
             value = _find_definition(self.evaluator.optimized, operand)
             own = tags.get(value.id, ())
             if self._is_operand(path, value):
-                found.append((reader, operand))
+                reads_operand = True
             elif own in siblings:
-                return ()
+                return False
             elif value.id not in known and value.opcode in _ARITHMETIC:
                 siblings = siblings if known else self._list_siblings(path)
                 known.add(value.id)
@@ -100,8 +87,8 @@ class MovedOperations:
                 if is_user or not own:
                     pending += [(value, one) for one in value.operands]
             if reader is instruction and not known:
-                return ()  # the operation has the operand that the author gave it, or an unknown one
-        return tuple(found) if is_behind_user else ()
+                return False  # the operation has the operand that the author gave it, or an unknown one
+        return reads_operand and is_behind_user
 
     def _is_operand(self, path: TagPath, value: HloInstruction) -> bool:
         """Returns whether the value of the schedule is the operand of the program's operation."""
