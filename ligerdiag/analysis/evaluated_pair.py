@@ -6,7 +6,6 @@ computed from it. Operations are identified by *tag path*: the tag of the operat
 the compile), after the tags of the calls that lead to it.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,13 +13,12 @@ from functools import cached_property
 from ligerdiag.analysis.evaluation.carriers import Carriers
 from ligerdiag.analysis.evaluation.fusions import FusionSummaries
 from ligerdiag.analysis.evaluation.label_memory import Actual, ActualWrite, LuckyRead, UnorderedReads
-from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.order import compute_logical_times
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_rows
 from ligerdiag.analysis.evaluation.program_order import Intended, compute_intended
 from ligerdiag.analysis.evaluation.schedule_order import ScheduleEvaluation
 from ligerdiag.analysis.evaluation.unordered_reads import find_unordered_reads
-from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.analysis.provenance import Authorship, Retagged
 from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.write_correspondence import Matching
@@ -28,10 +26,8 @@ from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
-from ligerdiag.hlo.opcodes import Trait, having
+from ligerdiag.provenance.identification import Identification, identify_arrays
 from ligerdiag.provenance.value_numbers import number_values
-
-_CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,45 +158,22 @@ class Evaluator:
             return is_named_after(path, instruction)
         return self.retagged.authorship.get(instruction.id) is Authorship.AUTHORED
 
-    def is_reassociated(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA computes more by this addition or multiplication than the operation whose name it has kept,
-        such as several products that it has joined.
-
-        A footprint is the set of parameters and kernels from which a value is computed. Returns True if the instruction's
-        footprint contains something that the footprint of the program's operation with this tag path lacks. A slice of a
-        value, such as of a product that XLA has joined with others, adds nothing to a footprint, because the whole value may
-        depend on more than the slice. Always False if tags were computed from metadata.
-        """
-        if instruction.opcode not in _CHAINED or self.retagged is not None:
-            return False
-        program, optimized, operations = self._footprints
-        meant = [program[one] for one in operations.get(path[-1:], ()) if one in program]
-        return bool(meant) and bool(optimized.get(instruction.id, 0) & ~unite(meant))
-
     @cached_property
-    def _footprints(self) -> tuple[Mapping[int, Footprint], Mapping[int, Footprint], Mapping[TagPath, list[int]]]:
-        """Returns the footprints (the parameters and kernels from which a value is computed) of the program and of the
-        optimized module, and the ids of the program's instructions by their own tag.
+    def identification(self) -> Identification:
+        """Says which value of the program an array of the optimized module equals."""
+        return identify_arrays(self.program, self.optimized)
+
+    def computes_another(self, path: TagPath, instruction: HloInstruction) -> bool:
+        """Returns whether the instruction surely computes another value than the operation with this tag path, whose name
+        it has. False if tags were computed from metadata.
         """
-        kernels = number_kernels(self.program)
-        authored = {
-            path[-1:]
-            for one in self.program.instructions
-            if one.opcode == "slice" and (path := self.program.find_tag_path(one))
-        }
-        slices = {
-            one.id
-            for one in self.optimized.instructions
-            if one.opcode == "slice" and self.optimized.find_tag_path(one)[-1:] not in authored
-        }
-        operations = defaultdict[TagPath, list[int]](list)
-        for one, path in self.program.tags.items():
-            operations[path[-1:]].append(one)
-        return (
-            compute_footprints(self.program, kernels),
-            compute_footprints(self.optimized, kernels, empty=slices),
-            operations,
-        )
+        return self.retagged is None and self.identification.is_another(instruction, path)
+
+    def list_others(self, path: TagPath, instruction: HloInstruction) -> list[TagPath]:
+        """Returns the tag paths of the operations that the instruction surely computes instead of the operation with this
+        tag path, in program order; none if it may be that operation, or if tags were computed from metadata.
+        """
+        return [] if self.retagged is not None else self.identification.list_others(instruction, path)
 
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field, replace
 
 from ligerdiag.analysis.evaluation.carriers import Carriers, is_carrier, is_same_operation
 from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace, unite
-from ligerdiag.analysis.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_tuple
+from ligerdiag.provenance.footprints import Footprint, compute_footprints, number_kernels
 
 LIBRARY_CALLS = ("dot", "convolution")
 """Opcodes of operations that XLA may have replaced by a custom call of a library."""

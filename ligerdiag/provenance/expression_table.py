@@ -15,10 +15,19 @@ from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import DTYPE_NAMES, is_tuple
 from ligerdiag.hlo.xla_pb2 import HloInstructionProto, LiteralProto, ShapeProto
+from ligerdiag.provenance.slices import (
+    DEEPEST,
+    Dimensions,
+    IndexRange,
+    Joined,
+    Number,
+    Operand,
+    Sliceable,
+    SliceNumbers,
+    match_reshaped,
+    replace_size,
+)
 
-type Number = int
-"""Number of an array, or of another leaf of a result."""
-type Dimensions = tuple[int, ...]
 type Element = tuple[str, str | bytes]
 """One element of a constant: the field of the literal that holds it, and its text or bytes."""
 
@@ -61,10 +70,22 @@ class ExpressionTable:
         default_factory=dict[Number, tuple[Number, Dimensions, Dimensions]]
     )
     """Maps the number of a transpose to (its operand, the operand's dimensions, the order of these)."""
-    _joined: dict[Number, tuple[int, tuple[tuple[Number, int], ...]]] = field(
-        default_factory=dict[Number, tuple[int, tuple[tuple[Number, int], ...]]]
+    _elementwise: dict[Number, tuple[HloInstruction, Sequence[Operand]]] = field(
+        default_factory=dict[Number, tuple[HloInstruction, Sequence[Operand]]]
     )
-    """Maps the number of a concatenation to (dimension, each piece with its size in this dimension)."""
+    """Maps the number of an elementwise operation, or of a broadcast, to the instruction and its operands."""
+    _transposed: dict[tuple[Number, Dimensions], Number] = field(
+        default_factory=dict[tuple[Number, Dimensions], Number]
+    )
+    """Maps (number of an elementwise operation, order of dimensions) to the number of the transpose."""
+    _depth: int = 0
+    """The number of operations between the transpose that was asked for and the array that is looked at."""
+    slices: SliceNumbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slices = SliceNumbers(
+            lambda base, dimensions, parts: self.number("part", dimensions, parts, operands=(base,))
+        )
 
     def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
         """Returns the number of an expression; equal expressions have equal numbers. operands: the numbers of the
@@ -101,21 +122,76 @@ class ExpressionTable:
         return number
 
     def number_splat(self, shape: ShapeProto, element: Element) -> Number:
-        """Returns the expression number of an array of this shape all of whose elements are `element`."""
-        number = self.number("splat", shape.element_type, tuple(shape.dimensions), element)
+        """Returns the number of an array of this shape that repeats one element."""
+        return self._number_splat(shape.element_type, tuple(shape.dimensions), element)
+
+    def _number_splat(self, kind: int, dimensions: Dimensions, element: Element) -> Number:
+        number = self.number("splat", kind, dimensions, element)
         self._splats[number] = element
+        self.slices.add(
+            number, Sliceable((), [()] * len(dimensions), lambda after, _: self._number_splat(kind, after, element))
+        )
         return number
 
-    def number_concatenation(self, axis: int, pieces: Sequence[tuple[Number, int]]) -> Number:
-        """Returns the expression number of a concatenation of arrays. axis: the dimension along which they are concatenated.
-        pieces: (number, size in this dimension) of each array.
-        """
+    def number_concatenation(self, axis: int, pieces: Sequence[Operand]) -> Number:
+        """Returns the number of a concatenation. axis: its dimension."""
         if len(pieces) == 1:
             return pieces[0][0]
-        sizes = tuple([size for _, size in pieces])
+        sizes = tuple([dimensions[axis] for _, dimensions in pieces])
         number = self.number("concatenate", axis, sizes, operands=[piece for piece, _ in pieces])
-        self._joined[number] = axis, tuple(pieces)
+        self.slices.add(number, Joined(axis, tuple(pieces), self.number_concatenation))
         return number
+
+    def number_elementwise(self, one: HloInstruction, operands: Sequence[Number], attributes: bytes) -> Number:
+        """Returns the number of an operation that computes each element from the same elements of its operands. attributes:
+        those of the instruction.
+        """
+        dimensions = tuple(one.shape.dimensions)
+        number = self.number("operation", attributes, (), operands=sort_operands(one.opcode, operands))
+        given = [tuple(operand.shape.dimensions) for operand in one.operands]
+        if all(own in (dimensions, ()) for own in given):  # bytes taken for another type have other dimensions
+            axes = [[axis if own else -1 for own in given] for axis in range(len(dimensions))]
+            self._add_operation(number, one, list(zip(operands, given, strict=True)), axes)
+        return number
+
+    def number_broadcast(self, one: HloInstruction, operand: Number, attributes: bytes) -> Number:
+        """Returns the number of a broadcast. attributes: those of the instruction."""
+        number = self.number("operation", attributes, (), operands=(operand,))
+        places = {axis: place for place, axis in enumerate(one.proto.dimensions)}
+        axes = [[places.get(axis, -1)] for axis in range(len(one.shape.dimensions))]
+        self._add_operation(number, one, [(operand, tuple(one.operands[0].shape.dimensions))], axes)
+        return number
+
+    def _add_operation(
+        self, number: Number, one: HloInstruction, operands: Sequence[Operand], axes: Sequence[Sequence[int]]
+    ) -> None:
+        def rebuild(after: Dimensions, taken: list[Operand]) -> Number:
+            given = sort_operands(one.opcode, [piece for piece, _ in taken])
+            found = self.number("operation", list_attributes(one, after), (), operands=given)
+            self._add_operation(found, one, taken, axes)
+            return found
+
+        self.slices.add(number, Sliceable(operands, axes, rebuild))
+        self._elementwise[number] = one, operands
+
+    def _number_transposed_operation(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number | None:
+        """Returns the number of the transpose of an elementwise operation, which is the operation on transposes; None for
+        another array.
+        """
+        one, operands = self._elementwise.get(operand, (None, ()))
+        if one is None or any(own and own != dimensions for _, own in operands) or one.proto.dimensions:
+            return None
+        after = tuple([dimensions[axis] for axis in order])
+        key = operand, order
+        if key in self._transposed:
+            return self._transposed[key]
+        given = [(self.number_transpose(*each, order), after) if each[1] else each for each in operands]
+        numbers = sort_operands(one.opcode, [number for number, _ in given])
+        found = self.number("operation", list_attributes(one, after), (), operands=numbers)
+        axes = [[axis if own else -1 for _, own in given] for axis in range(len(after))]
+        self._add_operation(found, one, given, axes)
+        self._transposed[key] = found
+        return found
 
     def number_constant(self, instruction: HloInstruction) -> Number:
         """Returns the expression number of the array of a `constant` instruction."""
@@ -147,21 +223,19 @@ class ExpressionTable:
             return None
         return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
 
-    def number_product(self, one: HloInstruction, operands: Sequence[Number]) -> Number | None:
-        """Returns the expression number of a product of matrices. The number does not depend on the order of the operands,
-        nor on whether an operand is stored transposed. None if the two operands ask for different precisions.
+    def number_product(self, one: HloInstruction, operands: Sequence[Operand], dimensions: Dimensions) -> Number | None:
+        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
+        transposes of the operands; None for a product in another form. dimensions: those of the result.
         """
         numbers = one.proto.dot_dimension_numbers
         sides = [
             self._look_through_transpose(
-                operands[0],
-                one.operands[0].shape,
+                *operands[0],
                 tuple(numbers.lhs_batch_dimensions),
                 tuple(numbers.lhs_contracting_dimensions),
             ),
             self._look_through_transpose(
-                operands[1],
-                one.operands[1].shape,
+                *operands[1],
                 tuple(numbers.rhs_batch_dimensions),
                 tuple(numbers.rhs_contracting_dimensions),
             ),
@@ -170,27 +244,46 @@ class ExpressionTable:
         if len(set(precision)) > 1:
             return None
         batch = len(numbers.lhs_batch_dimensions)
-        free = [
-            len(operand.shape.dimensions) - batch - len(side[2])
-            for operand, side in zip(one.operands, sides, strict=True)
-        ]
+        free = [len(own) - batch - len(side[2]) for (_, own), side in zip(operands, sides, strict=True)]
+        if len(dimensions) != batch + sum(free) or len(sides[0][2]) != len(sides[1][2]):
+            return None  # not a product that XLA accepts
         pairs = sorted(zip(sides[0][2], sides[1][2], strict=True))
         flipped = sorted(zip(sides[1][2], sides[0][2], strict=True))
         straight = (sides[0][1], sides[1][1], tuple(pairs), sides[0][0], sides[1][0])
         turned = (sides[1][1], sides[0][1], tuple(flipped), sides[1][0], sides[0][0])
-        kind, dimensions = one.shape.element_type, tuple(one.shape.dimensions)
+        kind = one.shape.element_type
         chosen = min(straight, turned, key=lambda form: (form[3:], form[:3]))
         product = self.number(
             "product", kind, precision, one.proto.precision_config.algorithm, chosen[:3], operands=chosen[3:]
         )
-        if chosen == straight:
-            return product
-        places = [*range(batch), *range(batch + free[0], batch + sum(free)), *range(batch, batch + free[0])]
-        before = tuple([dimensions[place] for place in places])
-        return self.number_transpose(product, before, tuple([places.index(place) for place in range(len(places))]))
+        if chosen != straight:
+            places = [*range(batch), *range(batch + free[0], batch + sum(free)), *range(batch, batch + free[0])]
+            before = tuple([dimensions[place] for place in places])
+            order = tuple([places.index(place) for place in range(len(places))])
+            product = self.number_transpose(product, before, order, is_product=True)
+        self.slices.add(product, self._slice_product(one, tuple(operands)))
+        return product
+
+    def _slice_product(self, one: HloInstruction, operands: tuple[Operand, ...]) -> Sliceable:
+        """Returns how slices of a product are computed: from slices of one operand, or of both in a batch dimension."""
+        numbers = one.proto.dot_dimension_numbers
+        batches = tuple(numbers.lhs_batch_dimensions), tuple(numbers.rhs_batch_dimensions)
+        contracted = tuple(numbers.lhs_contracting_dimensions), tuple(numbers.rhs_contracting_dimensions)
+        axes: list[tuple[int, ...]] = list(zip(*batches, strict=True))
+        for side, (_, own) in enumerate(operands):
+            for axis in range(len(own)):
+                if axis not in batches[side] and axis not in contracted[side]:
+                    axes.append((axis, -1) if side == 0 else (-1, axis))
+
+        def rebuild(after: Dimensions, taken: list[Operand]) -> Number:
+            found = self.number_product(one, taken, after)
+            assert found is not None  # as the product itself has a number
+            return found
+
+        return Sliceable(operands, axes, rebuild)
 
     def _look_through_transpose(
-        self, operand: Number, shape: ShapeProto, batch: Dimensions, contracting: Dimensions
+        self, operand: Number, dimensions: Dimensions, batch: Dimensions, contracting: Dimensions
     ) -> tuple[Number, Dimensions, Dimensions]:
         """Returns an operand of a product without a transpose around it, and its batch and contracting dimensions; the
         operand as it is if the transpose exchanges other dimensions, too.
@@ -199,7 +292,7 @@ class ExpressionTable:
         if earlier is None:
             return operand, batch, contracting
         base, _, order = earlier
-        free = [order[number] for number in range(len(shape.dimensions)) if number not in (*batch, *contracting)]
+        free = [order[number] for number in range(len(dimensions)) if number not in (*batch, *contracting)]
         if free != sorted(free):
             return operand, batch, contracting
         return base, tuple([order[number] for number in batch]), tuple([order[number] for number in contracting])
@@ -215,11 +308,20 @@ class ExpressionTable:
             return base
         number = self.number("reshape", dimensions, after, operands=(base,))
         self._reshapes[number] = base, dimensions
+        axes = match_reshaped(dimensions, after)
+
+        def rebuild(shaped: Dimensions, taken: list[Operand]) -> Number:
+            return self.number_reshape(*taken[0], shaped)
+
+        self.slices.add(number, Sliceable(((base, dimensions),), axes, rebuild))
         return number
 
-    def number_transpose(self, operand: Number, dimensions: Dimensions, order: Dimensions) -> Number:
-        """Returns the expression number of a transposed array. dimensions: the dimensions of the operand. order: dimension k
-        of the result is dimension order[k] of the operand.
+    def number_transpose(
+        self, operand: Number, dimensions: Dimensions, order: Dimensions, *, is_product: bool = False
+    ) -> Number:
+        """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
+        dimension order[k] of the operand. is_product: whether the operand is a product whose slices are those of the
+        transpose.
         """
         if list(order) == sorted(order):
             return operand
@@ -228,11 +330,22 @@ class ExpressionTable:
             number for number in order if dimensions[number] != 1
         ):
             return self.number_reshape(operand, dimensions, after)
+        self._depth += 1
+        operation = self._number_transposed_operation(operand, dimensions, order) if self._depth < DEEPEST else None
+        self._depth -= 1
+        if operation is not None:
+            return operation
         if operand in self._transposes:
             base, before, first = self._transposes[operand]
             return self.number_transpose(base, before, tuple([first[number] for number in order]))
         number = self.number("transpose", order, dimensions, operands=(operand,))
         self._transposes[number] = operand, dimensions, order
+        if not is_product:
+            axes = [(axis,) for axis in order]
+            self.slices.add(
+                number,
+                Sliceable(((operand, dimensions),), axes, lambda _, taken: self.number_transpose(*taken[0], order)),
+            )
         return number
 
     def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
@@ -249,30 +362,20 @@ class ExpressionTable:
         return self.number_transpose(shaped, physical, tuple([last.index(number) for number in range(len(last))]))
 
     def number_slice(self, instruction: HloInstruction, operand: Number, attributes: bytes) -> Number:
-        """Returns the expression number of a slice. If the slice takes the whole array, this is the array's own number; if
-        it takes exactly one piece of a concatenation, it is the number of this piece.
-        """
+        """Returns the number of a slice; a slice of an operation is the operation on slices (see `slices`)."""
         taken = [(one.start, one.limit, one.stride) for one in instruction.proto.slice_dimensions]
-        dimensions = instruction.operands[0].shape.dimensions
-        partial = [
-            (number, start, limit, stride)
-            for number, (start, limit, stride) in enumerate(taken)
-            if (start, limit, stride) != (0, dimensions[number], 1)
-        ]
-        if not partial:
-            return operand
-        axis, pieces = self._joined.get(operand, (-1, ()))
-        at = 0
-        for piece, size in pieces if len(partial) == 1 else ():
-            if partial[0] == (axis, at, at + size, 1):
-                return piece
-            at += size
-        return self.number("slice", attributes, operands=(operand,))
+        dimensions = tuple(instruction.operands[0].shape.dimensions)
+        if any(stride != 1 for *_, stride in taken):
+            return self.number("slice", attributes, operands=(operand,))
+        for axis, (start, limit, _) in enumerate(taken):
+            operand = self.slices.take(operand, dimensions, IndexRange(axis, start, limit))
+            dimensions = replace_size(dimensions, axis, limit - start)
+        return operand
 
 
-def list_attributes(instruction: HloInstruction) -> bytes:
-    """Returns all parts of the instruction's protobuf message on which its value depends, except operands and called
-    computations.
+def list_attributes(instruction: HloInstruction, dimensions: Dimensions | None = None) -> bytes:
+    """Returns everything in the instruction's message that its value depends on, except operands and computations.
+    dimensions: those of the result if they are not the instruction's.
     """
     stripped = HloInstructionProto()
     stripped.CopyFrom(instruction.proto)
@@ -283,6 +386,8 @@ def list_attributes(instruction: HloInstruction) -> bytes:
     if stripped.comparison_type != "TOTALORDER":  # any other follows from the operands' type
         stripped.ClearField("comparison_type")
     stripped.DiscardUnknownFields()
+    if dimensions is not None:
+        stripped.shape.dimensions[:] = dimensions
     _drop_layout(stripped.shape)
     return stripped.SerializeToString(deterministic=True)
 

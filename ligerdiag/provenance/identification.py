@@ -20,7 +20,7 @@ is another question.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ligerdiag.hlo.counters import find_trips
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running
@@ -29,6 +29,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.provenance.expression_table import ExpressionTable, Number
+from ligerdiag.provenance.footprints import Footprint, compute_footprints, number_kernels
 from ligerdiag.provenance.identity import UNKNOWN, Evidence, EvidenceKind, Maker, ProgramValue, ValueIdentity
 from ligerdiag.provenance.module_values import (
     Callers,
@@ -46,6 +47,7 @@ _ENTERED = frozenset({"parameter", "while"})
 _CONTROL_FLOW = having(Trait.CONTROL_FLOW)
 _COMBINES = having(Trait.REDUCES, Trait.REARRANGES)
 """Opcodes of operations whose result may have the right dimensions although an operand is only a part."""
+_CHAINED = having(Trait.MULTIPLIES, Trait.ADDS) & having(Trait.ELEMENTWISE)
 _UNTAGGED = having(Trait.NO_OPERATION, Trait.CALLEE_TAKES_OPERANDS)
 """Opcodes whose metadata belongs to another instruction: a tuple has the metadata of the loop whose state it is, a fusion
 the metadata of its root.
@@ -83,6 +85,33 @@ class Identification:
             found = self._known[key] = self._identify(instruction, index)
         return found
 
+    def is_another(self, instruction: HloInstruction, path: TagPath) -> bool:
+        """Returns whether the result of an instruction, an array, is surely another value than that of the operation with
+        this tag path, and not only a conversion of it.
+
+        Either the structure proves that it is another value of the program, or the instruction is a factor or term of a
+        chain to which XLA has moved other ones: its footprint (see `footprints`) has an argument or a kernel that the
+        operation's lacks.
+        """
+        if instruction.opcode in _CHAINED and self._footprints.is_foreign(instruction, path):
+            return True
+        return bool(self._find_others(instruction, path))
+
+    def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
+        """Returns the tag paths of the operations whose value the result of an instruction is, by its structure, if the
+        operation with tag path `path` is not among them and differs from them by more than conversions.
+        """
+        return sorted(value.path for value in self._find_others(instruction, path) if value.path)
+
+    def _find_others(self, instruction: HloInstruction, path: TagPath) -> frozenset[ProgramValue]:
+        """Returns the values of the program that the instruction's result is by its structure; none if that of the
+        operation with this tag path, or a conversion of it, is among them.
+        """
+        values = self._numbered.find_in_schedule(instruction, ())
+        if not values or any(one.path == path for one in values):
+            return frozenset()
+        return frozenset() if any(one.path == path for one in self._list_near(values)) else values
+
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
         """Returns the values of the program that have this expression number."""
         return self._numbered.by_number.get(number, frozenset())
@@ -104,6 +133,10 @@ class Identification:
         numbered.
         """
         return self._numbered.is_complete
+
+    @cached_property
+    def _footprints(self) -> "_Footprints":
+        return _Footprints(self.program, self.optimized)
 
     @cached_property
     def _numbered(self) -> "_Numbered":
@@ -235,6 +268,41 @@ class Identification:
         if source.opcode in _ENTERED:
             return Maker.UNKNOWN
         return Maker.XLA if made_for or source.id not in self.optimized.tags else Maker.UNKNOWN
+
+
+@lru_cache(maxsize=8)
+def identify_arrays(program: HloModule, optimized: HloModule) -> Identification:
+    """Returns the `Identification` of the two modules, one for all who ask."""
+    return Identification(program, optimized)
+
+
+class _Footprints:
+    """The footprints of both modules: the arguments and kernels from which each value is computed.
+
+    A slice that XLA takes of a value, such as a product that it has joined with others, has none here: the whole value may
+    depend on something on which the slice does not depend.
+    """
+
+    def __init__(self, program: HloModule, optimized: HloModule) -> None:
+        kernels = number_kernels(program)
+        authored = {path[-1:] for one in program.instructions if (path := _find_tag_of_slice(program, one))}
+        slices = {one.id for one in optimized.instructions if one.opcode == "slice"}
+        slices -= {one.id for one in optimized.instructions if _find_tag_of_slice(optimized, one)[-1:] in authored}
+        program_footprints = compute_footprints(program, kernels)
+        self._schedule = compute_footprints(optimized, kernels, empty=slices)
+        self._meant: dict[TagPath, Footprint] = {}
+        for one, path in program.tags.items():
+            if one in program_footprints:
+                self._meant[path[-1:]] = self._meant.get(path[-1:], 0) | program_footprints[one]
+
+    def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
+        """Returns whether the instruction is computed from an argument or kernel from which the operation is not."""
+        meant = self._meant.get(path[-1:])
+        return meant is not None and bool(self._schedule.get(instruction.id, 0) & ~meant)
+
+
+def _find_tag_of_slice(module: HloModule, one: HloInstruction) -> TagPath:
+    return module.find_tag_path(one) if one.opcode == "slice" else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

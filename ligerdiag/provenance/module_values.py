@@ -45,6 +45,7 @@ _UPDATES = having(Trait.UPDATE)
 _IMPURE = having(Trait.HAS_EFFECTS, Trait.PEER_TO_PEER) - {"rng-bit-generator"}
 """Opcodes whose result is not a function of the operands."""
 _STARTS = having(Trait.START)
+_ELEMENTWISE = having(Trait.ELEMENTWISE) - having(Trait.COLLECTIVE)
 
 
 class TooManyInstructionsError(Exception):
@@ -138,7 +139,7 @@ class ModuleValues:
                 return operands[0]
             case "convert" if (converted := table.number_converted(operands[0], one.shape)) is not None:
                 return converted
-            case "dot" if (product := table.number_product(one, operands)) is not None:
+            case "dot" if (product := table.number_product(one, _size(one, operands), dimensions)) is not None:
                 return product
             case "bitcast":
                 moved = None
@@ -146,9 +147,7 @@ class ModuleValues:
                     moved = table.number_moved(operands[0], one.shape)
                 return table.number_bitcast(operands[0], one.operands[0].shape, one.shape) if moved is None else moved
             case "concatenate":
-                axis = one.proto.dimensions[0]
-                sizes = [operand.shape.dimensions[axis] for operand in one.operands]
-                return table.number_concatenation(axis, list(zip(operands, sizes, strict=True)))
+                return table.number_concatenation(one.proto.dimensions[0], _size(one, operands))
             case opcode if opcode in _VIEWS:
                 moved = table.number_moved(operands[0], one.shape)
                 if moved is not None:
@@ -167,6 +166,10 @@ class ModuleValues:
             same = find_same_elements(one)
             taken = next(number for number, operand in enumerate(one.operands) if operand is same)
             return table.number_reshape(operands[taken], tuple(one.operands[taken].shape.dimensions), dimensions)
+        if one.opcode in _ELEMENTWISE:
+            return table.number_elementwise(one, operands, self._list_attributes(one))
+        if one.opcode == "broadcast":
+            return table.number_broadcast(one, operands[0], self._list_attributes(one))
         result = self._number_result(one, operands)
         assert isinstance(result, int)
         return result
@@ -316,6 +319,11 @@ class ModuleValues:
 
     def _number_anew(self) -> Number:
         return self.table.number_anew()
+
+
+def _size(one: HloInstruction, operands: Sequence[Number]) -> list[tuple[Number, tuple[int, ...]]]:
+    """Returns the operands with their dimensions."""
+    return [(number, tuple(given.shape.dimensions)) for number, given in zip(operands, one.operands, strict=True)]
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:

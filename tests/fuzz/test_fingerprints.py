@@ -130,7 +130,7 @@ def test_an_instruction_in_a_loop_is_compared_iteration_by_iteration(programs: d
 def test_a_slice_that_xla_moved_behind_a_product_keeps_its_name_and_is_the_product(
     programs: dict[str, _Program],
 ) -> None:
-    named = [one for one in programs["sink_slices"].find("slice") if one.evidence == "name"]
+    named = [one for one in programs["sink_slices"].find("slice") if one.evidence == "moved"]
     assert [(one.relation, one.operation_opcode) for one in named] == [(Relation.OTHER, "slice")] * 2
     assert all(one.equals and one.path not in one.equals for one in named)
 
@@ -161,4 +161,4 @@ def test_the_summary_counts_and_names_refuted_claims(programs: dict[str, _Progra
     judged = programs["sink_slices"].judge()
     text = "\n".join(render([replace(make_row("sink", judged), claims="today")]))
     assert "## today\n\n1 programs" in text
-    assert "| name | slice | slice | another | 2 | `sink` `slice_ld" in text
+    assert "| moved | slice | slice | another | 2 | `sink` `slice_ld" in text

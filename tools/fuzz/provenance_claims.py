@@ -4,7 +4,7 @@ The analysis makes them for different purposes, and on different evidence:
 
     name       the instruction has the tag and the opcode of the operation, and XLA named it after the operation
     operands   it has the tag and the opcode, and its operands are those of the operation
-    moved      as `name`, but XLA has moved factors or terms of others into it
+    moved      as `name`, but `Identification.is_another` says that it is another value
     tag        it has the tag and the opcode
     metadata   it has the tag, and another opcode: a pass gave it the metadata of an operation
     carrier    it has the tag, and ORIG starts here: the old contents of a kernel's operand
@@ -87,7 +87,7 @@ class _Claims:
         if not any(is_same_operation(opcode, one) for opcode in opcodes.get(path[-1], ())):
             return "metadata"
         if is_named_after(path, one):
-            return "moved" if self.provenance.evaluator.is_reassociated(path, one) else "name"
+            return "moved" if self.provenance.evaluator.computes_another(path, one) else "name"
         tagged = self.context.intended.tagged.get(path)
         if occurrence is not None and tagged is not None and self.provenance.operands_match(path, occurrence):
             return "operands"

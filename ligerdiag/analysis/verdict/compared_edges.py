@@ -104,6 +104,7 @@ def find_wrong_operations(provenance: OperandProvenance, comparison: Comparison)
         *found,
         *_compare_operands(provenance, comparison),
         *_compare_moved(provenance, comparison),
+        *_compare_proved(provenance, comparison),
         *_compare_joined(provenance, comparison),
     )
 
@@ -233,6 +234,25 @@ def _judge_moved(
     if seen and len(meant.edges) == len(reader.operands):
         errors |= _judge(meant, provenance.recognise(other, seen[0]), provenance, comparison)
     return errors
+
+
+def _compare_proved(provenance: OperandProvenance, comparison: Comparison) -> Iterator[Differing]:
+    """Yields the operations that an instruction surely computes although it has the name of another one, such as
+    `x[:8] * y[:8]` as a slice of `x * y` that has the name of the slice of `x`. Each comes with the hidden writes about
+    which it is wrong as a whole.
+    """
+    intended = provenance.intended.tagged
+    for path, meant in intended.items():
+        for occurrence in provenance.actual.occurrences.get(path, ()):
+            if meant.opcode != occurrence.instruction.opcode:
+                continue
+            computed = [
+                one for one in provenance.evaluator.list_others(path, occurrence.instruction) if one in intended
+            ]
+            wrong = [comparison.find_errors(ComparedEdge(intended[one].labels, occurrence.labels)) for one in computed]
+            errors = reduce(Errors.shared_with, wrong) if wrong else NO_ERRORS
+            if errors:
+                yield Differing(computed[0], intended[computed[0]], occurrence, errors, is_joined=True)
 
 
 def _list_joined(

@@ -116,7 +116,7 @@ class OperandProvenance:
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
             one = occurrence.instruction
-            return not self.moved.is_moved(path, one) and not self.evaluator.is_reassociated(path, one)
+            return not self.moved.is_moved(path, one) and not self.evaluator.computes_another(path, one)
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:

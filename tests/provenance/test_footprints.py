@@ -1,6 +1,6 @@
 """A footprint lists the parameters and kernels that a value is computed from, whatever the names say."""
 
-from ligerdiag.analysis.footprints import compute_footprints, number_kernels
+from ligerdiag.provenance.footprints import compute_footprints, number_kernels
 from tests.replay.by_hand import parse_text
 
 MODULE = """HloModule m
