@@ -3,6 +3,7 @@ and returns the report.
 """
 
 import os
+import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from ligerdiag.compile.cases.live_functions import (
     unwrap_jitted,
     write_function_file,
 )
+from ligerdiag.compile.cases.module_state.state_reader import read_state
 from ligerdiag.compile.cases.shared_arrays import number_shared_arrays
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
@@ -105,6 +107,9 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     pickled = pickle_live(case, unimportable)
     classes = (*arguments.classes, *pickled.classes)
     registered = pickle_live(list_pytree_classes(classes), unimportable)
+    record, state_classes = read_state(
+        (case.function, live.reference, unwrapped.arguments), frozenset(module.__name__ for module in unimportable)
+    )
     offered = _offer_cloudpickle(cache)
     surroundings = ProcessState(
         python="{}.{}".format(*sys.version_info),
@@ -112,9 +117,10 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),
         settings=_read_settings(),
         donated=tuple(sorted(unwrapped.donated)),
+        folder="" if os.getcwd() == str(root) else os.getcwd(),
     )
-    data = arguments.data + pickled.data + registered.data
-    path = write_function_file(cache.root, surroundings, settle_class_names(data, classes))
+    data = pickle.dumps(record) + arguments.data + pickled.data + registered.data
+    path = write_function_file(cache.root, surroundings, settle_class_names(data, (*classes, *state_classes)))
     write_cell_texts(path, {**arguments.texts, **pickled.texts})
     return Source(module=_describe_place(live.function), root=str(root), pickled=str(path))
 

@@ -31,6 +31,7 @@ from typing import Any, cast
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.dependencies import compute_digest
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
+from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.patched_files import PATCHED_FILES
 from ligerdiag.errors import (
@@ -414,7 +415,10 @@ def load_live_case(source: Source) -> Case:
         )
     sys.path += [folder for folder in state.path if folder not in sys.path]
     _apply_settings(state.settings)
+    if state.folder and os.path.isdir(state.folder):
+        os.chdir(state.folder)
     stream = io.BytesIO(pickled)
+    LATE_IMPORTS.use(pickle.load(stream))
     arguments: Any = pickle.load(stream)
     case: Case = pickle.load(stream)
     for kind, fields, functions in pickle.load(stream):
@@ -423,8 +427,11 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Drops the kernels of the last live function and restores the settings of `jax.config`."""
+    """Drops the kernels of the last live function, restores the settings of `jax.config`, and gives modules that are
+    imported from now on no state.
+    """
     forget_kernels()
+    LATE_IMPORTS.use(None)
     if _settings:
         _update_settings(_settings)
         _settings.clear()

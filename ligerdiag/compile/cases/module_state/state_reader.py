@@ -1,0 +1,252 @@
+"""Records the state of the user's modules in the caller's process; see `state_records`."""
+
+import io
+import sys
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+from ligerdiag.compile.cases.function_pickler import FunctionPickler
+from ligerdiag.compile.cases.live_functions import find_reference
+from ligerdiag.compile.cases.module_state.state_reach import Reach
+from ligerdiag.compile.cases.module_state.state_records import (
+    MAXIMUM_ARRAY_BYTES,
+    PLAIN,
+    Node,
+    NodeKind,
+    Reference,
+    StateRecord,
+    describe_placement,
+    describe_type,
+    digest_code,
+    is_inert,
+    read_array,
+    read_attributes,
+)
+from ligerdiag.errors import is_project_file
+
+_DEPTH = 40
+_SKIPPED = frozenset({"__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__name__", "__package__"}) | {
+    "__spec__", "__path__", "__annotations__", "__warningregistry__", "__conditional_annotations__",
+}  # fmt: skip
+"""Names of globals that Python itself sets in a module."""
+_SKIPPED_OF_CLASSES = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__"}) | {
+    "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__static_attributes__", "__slots__",
+    "__firstlineno__", "__match_args__", "__hash__", "__annotate__", "__dataclass_fields__", "__dataclass_params__",
+}  # fmt: skip
+_GPU = ("gpu", "cuda", "rocm")
+
+
+def list_state_modules(by_value: frozenset[str]) -> dict[str, ModuleType]:
+    """Returns the user's modules that are imported here and that a worker imports, by name.
+
+    by_value: names of modules that a worker cannot import.
+    """
+    return {
+        name: module
+        for name, module in list(sys.modules.items())
+        if name != "__main__"
+        and name not in by_value
+        and isinstance(module, ModuleType)
+        and isinstance(file := getattr(module, "__file__", None), str)
+        and getattr(module, "__name__", "") == name
+        and is_project_file(file)
+    }
+
+
+def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[StateRecord, tuple[type[Any], ...]]:
+    """Returns the state of the user's modules as far as code can reach it from `roots`, and the classes that it contains
+    by value.
+
+    roots: the function and the values that it gets. by_value: names of modules that a worker cannot import.
+    """
+    modules = list_state_modules(by_value)
+    reach = Reach(modules, roots)
+    encoder = _Encoder(by_value)
+    record = StateRecord(nodes=encoder.nodes, names=_list_module_names(reach, modules), backend=_read_backend())
+    for name, module in sorted(modules.items()):
+        own = vars(module)
+        wanted = {one: value for one, value in list(own.items()) if one not in _SKIPPED and reach.has(one)}
+        if wanted:
+            record.modules[name] = {one: encoder.encode(value) for one, value in wanted.items()}
+    for kind in sorted(reach.classes, key=lambda one: (one.__module__, one.__qualname__)):
+        reference = find_reference(kind, by_value)
+        if reference is not None and not reference[2] and not issubclass(kind, Enum):
+            own = {one: value for one, value in vars(kind).items() if _is_state_of_class(one, value)}
+            nodes = {one: encoder.encode(value) for one, value in own.items()}
+            record.classes.setdefault(kind.__module__, []).append((kind.__qualname__, nodes))
+    return record, tuple(encoder.classes)
+
+
+def _list_module_names(reach: Reach, modules: Mapping[str, ModuleType]) -> tuple[str, ...]:
+    """Returns the names that code can look up, with those that it can make up as far as a module has them."""
+    return tuple(
+        sorted(reach.names.union(*([one for one in vars(each) if reach.has(one)] for each in modules.values())))
+    )
+
+
+def _read_backend() -> str:
+    """Returns the platform of JAX's default backend, without making one."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    if not getattr(bridge, "_backends", None):
+        return ""
+    platform = str(getattr(getattr(bridge, "_default_backend", None), "platform", ""))
+    return "gpu" if platform in _GPU else platform
+
+
+def _is_state_of_class(name: str, value: object) -> bool:
+    if name in _SKIPPED_OF_CLASSES:
+        return False
+    if isinstance(value, FunctionType | staticmethod | classmethod | property):
+        return True
+    is_descriptor = hasattr(type(value), "__set__") or type(value).__name__ in ("wrapper_descriptor", "cached_property")
+    return not is_descriptor and not (name.startswith("__") and name.endswith("__"))
+
+
+class _Encoder:
+    """Makes the nodes of a record; an object that occurs twice has one node."""
+
+    def __init__(self, by_value: frozenset[str]) -> None:
+        self.nodes: list[Node] = []
+        self.classes: list[type[Any]] = []
+        self._by_value = by_value
+        self._known: dict[object, int] = {}
+        self._kept: list[object] = []
+        """The objects whose ids are in `_known`, so that no other object gets their ids."""
+        self._depth = 0
+
+    def encode(self, value: object) -> int:
+        """Returns the number of the value's node."""
+        key = (type(value), repr(value)) if type(value) in PLAIN else id(value)
+        if key in self._known:
+            return self._known[key]
+        number = len(self.nodes)
+        node = Node(kind=NodeKind.OPAQUE)
+        self.nodes.append(node)
+        if type(value) not in (tuple, frozenset):  # whether equal ones are one object is Python's choice
+            self._kept.append(value)
+            self._known[key] = number
+        self._depth += 1
+        try:
+            self._fill(node, value)
+        except Exception as fault:
+            node.kind, node.data = NodeKind.OPAQUE, (describe_type(value), f"{type(fault).__name__}: {fault}")
+            node.parts, node.named, node.pickled = (), (), b""
+        finally:
+            self._depth -= 1
+        return number
+
+    def _fill(self, node: Node, value: Any) -> None:
+        kind = type(value)
+        if kind in PLAIN:
+            node.kind, node.data = NodeKind.PLAIN, value
+        elif isinstance(value, ModuleType):
+            node.kind, node.data = NodeKind.MODULE, value.__name__
+        elif isinstance(value, FunctionType):
+            self._fill_function(node, value)
+        elif isinstance(value, MethodType):
+            node.kind, node.parts = NodeKind.METHOD, (self.encode(value.__func__), self.encode(value.__self__))
+        elif kind is partial:
+            node.kind = NodeKind.PARTIAL
+            node.parts = tuple(self.encode(one) for one in (value.func, value.args, value.keywords))
+        elif isinstance(value, type):
+            self._fill_class(node, cast("type[Any]", value))
+        elif (arrays := read_array(value)) is not None:
+            facts, numbers = arrays
+            node.kind, node.data = NodeKind.ARRAY, facts
+            node.pickled = numbers if len(numbers) <= MAXIMUM_ARRAY_BYTES else b""
+        elif placement := describe_placement(value):
+            node.kind, node.data, node.pickled = NodeKind.PICKLE, placement, self._pickle(value)
+        elif not self._is_users(kind) and (reference := self._refer(value)) is not None:
+            node.kind, node.data = NodeKind.REFERENCE, reference
+        elif is_inert(value):
+            node.kind, node.data = NodeKind.INERT, describe_type(value)
+        elif self._depth > _DEPTH:
+            node.kind, node.data = NodeKind.OPAQUE, (describe_type(value), "it is nested too deeply")
+        else:
+            self._fill_object(node, value)
+
+    def _fill_class(self, node: Node, kind: type[Any]) -> None:
+        reference = self._refer(kind)
+        if reference is None:
+            node.kind, node.data, node.pickled = NodeKind.PICKLE, "", self._pickle(kind)
+        else:
+            node.kind, node.data = NodeKind.REFERENCE, reference
+
+    def _fill_object(self, node: Node, value: Any) -> None:
+        kind = type(value)
+        own = self._refer(kind)
+        if isinstance(value, dict) and own is not None:
+            items = [one for pair in list(cast("dict[Any, Any]", value).items()) for one in pair]
+            node.kind, node.data, node.parts = NodeKind.MAPPING, own, tuple(self.encode(one) for one in items)
+            node.named = self._encode_attributes(value) if kind.__module__ != "collections" else ()
+            node.pickled = b"" if kind is dict else self._try_pickle(value)
+        elif isinstance(value, list | tuple) and own is not None:
+            items = list(cast("list[Any]", value))
+            node.kind, node.data, node.parts = NodeKind.SEQUENCE, own, tuple(self.encode(one) for one in items)
+        elif isinstance(value, set | frozenset) and own is not None:
+            items = sorted(cast("set[Any]", value), key=repr)
+            node.kind, node.data, node.parts = NodeKind.SET, own, tuple(self.encode(one) for one in items)
+        elif (name := _find_wrapped_name(value)) and isinstance(getattr(value, name, None), FunctionType):
+            node.kind, node.data, node.parts = NodeKind.WRAPPED, name, (self.encode(getattr(value, name)),)
+            node.pickled = self._try_pickle(value)
+        elif self._is_users(kind) or (own is not None and not isinstance(value, Enum) and hasattr(value, "__dict__")):
+            node.kind, node.data, node.named = NodeKind.INSTANCE, own, self._encode_attributes(value)
+            node.pickled = b"" if self._is_users(kind) else self._try_pickle(value)
+        else:
+            node.kind, node.data, node.pickled = NodeKind.PICKLE, "", self._pickle(value)
+
+    def _is_users(self, kind: type[Any]) -> bool:
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        is_own = isinstance(file, str) and is_project_file(file)
+        return is_own and not issubclass(kind, Enum) and self._refer(kind) is not None
+
+    def _encode_attributes(self, value: object) -> tuple[tuple[str, int], ...]:
+        return tuple((name, self.encode(one)) for name, one in (read_attributes(value) or {}).items())
+
+    def _fill_function(self, node: Node, function: FunctionType) -> None:
+        reference = find_reference(function, self._by_value)
+        cells: list[Any] = []
+        for cell in function.__closure__ or ():
+            try:
+                cells.append(cell.cell_contents)
+            except ValueError:
+                cells.append(None)
+        node.kind, node.data = NodeKind.FUNCTION, (reference, digest_code(function.__code__))
+        if reference is None:
+            node.pickled = self._try_pickle(function)
+        if reference is None or is_project_file(function.__code__.co_filename):
+            values = (function.__defaults__, function.__kwdefaults__, *cells)
+            node.parts = tuple(self.encode(one) for one in values)
+            node.named = tuple(
+                (name, self.encode(one)) for name, one in vars(function).items() if name != "__wrapped__"
+            )
+
+    def _refer(self, value: Any) -> Reference | None:
+        return find_reference(value, self._by_value)
+
+    def _try_pickle(self, value: object) -> bytes:
+        try:
+            return self._pickle(value)
+        except Exception:
+            return b""
+
+    def _pickle(self, value: object) -> bytes:
+        stream = io.BytesIO()
+        pickler = FunctionPickler(stream, self._by_value)
+        pickler.dump(value)
+        self.classes += pickler.classes
+        return stream.getvalue()
+
+
+def _find_wrapped_name(value: object) -> str:
+    names: Mapping[str, str] = {
+        "jaxlib.PjitFunction": "__wrapped__",
+        "triton.JITFunction": "fn",
+        "triton.InterpretedFunction": "fn",
+        "builtins.staticmethod": "__func__",
+        "builtins.classmethod": "__func__",
+    }
+    return names.get(describe_type(value), "")
