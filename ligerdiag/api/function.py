@@ -19,6 +19,7 @@ from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.cell_texts import write_cell_texts
+from ligerdiag.compile.cases.device_queries import PLATFORMS_VARIABLE
 from ligerdiag.compile.cases.exported_program import is_exported, take_exported
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
@@ -117,6 +118,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),
         settings=_read_settings(),
         donated=tuple(sorted(unwrapped.donated)),
+        platforms=_read_platforms(),
         folder="" if os.getcwd() == str(root) else os.getcwd(),
     )
     data = pickle.dumps(record) + arguments.data + pickled.data + registered.data
@@ -172,6 +174,12 @@ def _read_settings() -> dict[str, object]:
         return {}
     settings = {name: getattr(library.config, name, None) for name in _SETTINGS}
     return {name: value for name, value in settings.items() if isinstance(value, str | bool)}
+
+
+def _read_platforms() -> str | None:
+    config: Any = getattr(sys.modules.get("jax"), "config", None)
+    value = os.environ.get(PLATFORMS_VARIABLE) if config is None else getattr(config, "jax_platforms", None)
+    return value if isinstance(value, str) else None
 
 
 class CaseKeywords(TypedDict, total=False):

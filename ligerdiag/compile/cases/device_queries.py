@@ -31,8 +31,10 @@ from typing import Any
 
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
+from ligerdiag.workers.outside_reads import is_own_code
 
 PLATFORM = "gpu"
+PLATFORMS_VARIABLE = "JAX_PLATFORMS"
 _NAMES = frozenset({None, PLATFORM, find_platform().value})
 """Names of backends by which a program asks for the target's devices; None asks for the default backend."""
 
@@ -236,6 +238,32 @@ def install_answers() -> None:
     _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
     _answer_versions()
+    _answer_platforms(jax)
+
+
+_platforms: list[Callable[[], str | None]] = []
+"""The function that returns the setting `jax_platforms` of the process that asks; none before `give_platforms`."""
+
+
+def give_platforms(read: Callable[[], str | None]) -> None:
+    """Sets the function by which the user's code gets the setting `jax_platforms`; every other caller gets the worker's."""
+    _platforms[:] = [read]
+
+
+def _answer_platforms(jax: Any) -> None:
+    kind: Any = type(jax.config)
+    original = vars(kind).get("jax_platforms")
+    if not isinstance(original, property) or original.fget is None:
+        return
+    get: Callable[[Any], str | None] = original.fget
+    own = get(jax.config)
+
+    def read(config: Any) -> str | None:
+        value = get(config)
+        asks = bool(_platforms) and value == own and is_own_code(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        return _platforms[-1]() if asks else value
+
+    kind.jax_platforms = property(read, original.fset)
 
 
 def _answer_by_caller(*answers: Callable[..., Any]) -> None:

@@ -52,6 +52,8 @@ class ProcessState:
     """Options of `jax.config` that can change what a function computes."""
     donated: tuple[int, ...]
     """Positions of the arguments that the function donates."""
+    platforms: str | None = None
+    """The caller's setting `jax_platforms`; None if it is not set."""
     folder: str = ""
     """Absolute path of the caller's working directory, from which the user's code opens files; empty for the folder from
     which imports start.
