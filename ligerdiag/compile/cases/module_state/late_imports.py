@@ -88,6 +88,9 @@ class LateImports(MetaPathFinder):
         record = self._record
         wanted = {} if record is None else record.modules.get(module.__name__, {})
         kept: set[str] = set()
+        if record is not None and record.edited.get(module.__name__) is False:
+            merger.note_differences(module)
+            return
         if record is None or not record.backend:  # the caller's JAX has answered no question about devices
             merger.merge_module(module, {})
             return

@@ -65,7 +65,7 @@ class StateMerger:
                 new = self._merge(number, old, f"{module.__name__}.{name}", bases.get(name, MISSING))
                 if new is not old:
                     own[name] = new
-        for name in list(own) if wanted is not None else ():
+        for name in list(own) if wanted is not None and module.__name__ not in self._record.edited else ():
             is_gone = name in self._names and name not in cast("dict[str, int]", wanted)
             if is_gone and name not in kept and name not in bases and not _is_made_by_python(name, own[name]):
                 del own[name]
@@ -73,6 +73,17 @@ class StateMerger:
             kind = _find(module, qualname)
             if isinstance(kind, type):
                 self._merge_class(kind, nodes, f"{module.__name__}.{qualname}")
+
+    def note_differences(self, module: ModuleType) -> None:
+        """Notes each value that differs from the caller's; for a module whose file has changed since it was imported there."""
+        nodes = dict(self._record.modules.get(module.__name__, {}))
+        for qualname, own in self._record.classes.get(module.__name__, ()):
+            nodes |= {f"{qualname}.{name}": number for name, number in own.items()}
+        for name, number in nodes.items():
+            holder, _, last = name.rpartition(".")
+            kind = _find(module, holder) if holder else module
+            if kind is not None and not self.is_same(number, vars(kind).get(last, MISSING)):
+                self.note(f"{module.__name__}.{name}", "the file has changed since it was imported there")
 
     def _merge_class(self, kind: type[Any], nodes: Mapping[str, int], path: _Path) -> None:
         for name, number in nodes.items():

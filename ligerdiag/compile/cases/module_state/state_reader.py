@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ligerdiag.compile.cases.function_pickler import FunctionPickler
 from ligerdiag.compile.cases.live_functions import find_reference
+from ligerdiag.compile.cases.module_state.edited_files import digest_node, find_unchanged, was_edited_before
 from ligerdiag.compile.cases.module_state.state_reach import Reach
 from ligerdiag.compile.cases.module_state.state_records import (
     MAXIMUM_ARRAY_BYTES,
@@ -77,6 +78,8 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
             own = {one: value for one, value in vars(kind).items() if _is_state_of_class(one, value)}
             nodes = {one: encoder.encode(value) for one, value in own.items()}
             record.classes.setdefault(kind.__module__, []).append((kind.__qualname__, nodes))
+    for name in sorted({*record.modules, *record.classes}):
+        _leave_out_unchanged(record, modules[name])
     return record, tuple(encoder.classes)
 
 
@@ -85,6 +88,23 @@ def _list_module_names(reach: Reach, modules: Mapping[str, ModuleType]) -> tuple
     return tuple(
         sorted(reach.names.union(*([one for one in vars(each) if reach.has(one)] for each in modules.values())))
     )
+
+
+def _leave_out_unchanged(record: StateRecord, module: ModuleType) -> None:
+    """Leaves out what this process has not changed in a module whose file has changed since it was imported."""
+    name = module.__name__
+    own, classes = record.modules.get(name, {}), record.classes.get(name, [])
+    every = own | {f"{qualname}.{one}": number for qualname, nodes in classes for one, number in nodes.items()}
+    unchanged = find_unchanged(module, {one: digest_node(record.nodes, number) for one, number in every.items()})
+    if unchanged is not None:
+        record.edited[name] = True
+        record.modules[name] = {one: number for one, number in own.items() if one not in unchanged}
+        record.classes[name] = [
+            (qualname, {one: number for one, number in nodes.items() if f"{qualname}.{one}" not in unchanged})
+            for qualname, nodes in classes
+        ]
+    elif was_edited_before(module):
+        record.edited[name] = False
 
 
 def _read_backend() -> str:

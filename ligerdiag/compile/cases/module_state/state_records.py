@@ -106,6 +106,9 @@ class StateRecord:
         default_factory=dict[str, list[tuple[str, dict[str, int]]]]
     )
     """Maps the name of a module to its classes: (qualified name, the nodes of the attributes by name)."""
+    edited: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Names of modules whose files have changed since they were imported, and whether `modules` has exactly what the
+    caller's process has changed itself (see `edited_files`)."""
     backend: str = ""
     """The platform of the caller's default backend; empty if its JAX has none yet, and so has answered no question."""
 
