@@ -7,6 +7,7 @@ takes the contents of two objects of the caller; the second becomes a new object
 
 import importlib
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
@@ -18,13 +19,16 @@ from ligerdiag.compile.cases.live_functions import find_object
 from ligerdiag.compile.cases.module_state.state_records import (
     Node,
     NodeKind,
+    Reference,
     StateRecord,
     describe_placement,
     describe_type,
     digest_code,
     read_array,
     read_attributes,
+    read_jax_version,
 )
+from ligerdiag.errors import is_project_file
 
 MISSING: Any = object()
 """Serves as a value where there is none."""
@@ -75,7 +79,7 @@ class StateMerger:
                 self._merge_class(kind, nodes, f"{module.__name__}.{qualname}")
 
     def note_differences(self, module: ModuleType) -> None:
-        """Notes each value that differs from the caller's; for a module whose file has changed since it was imported there."""
+        """Notes each value that differs from the caller's, in a module whose file has changed since its import there."""
         nodes = dict(self._record.modules.get(module.__name__, {}))
         for qualname, own in self._record.classes.get(module.__name__, ()):
             nodes |= {f"{qualname}.{name}": number for name, number in own.items()}
@@ -130,7 +134,7 @@ class StateMerger:
                     self.note(path, f"it is an object of the type `{kind}` there, which cannot be passed on ({reason})")
                 return old
             case NodeKind.REFERENCE:
-                return find_object(*node.data)
+                return self._find(node.data, old)
             case NodeKind.PICKLE:
                 return old if self.is_same(number, old) else self._load(node, path, old)
             case NodeKind.ARRAY:
@@ -147,6 +151,21 @@ class StateMerger:
                 return self._merge_mapping(number, node, old, path, base)
             case NodeKind.INSTANCE:
                 return self._merge_instance(number, node, old, path, base)
+
+    def _find(self, reference: Reference, old: Any) -> Any:
+        """Returns the object of this reference; `old` if it is the library function of that name, which ligerdiag may have
+        replaced in a worker and which another version of JAX has in another module.
+        """
+        module, qualname, steps = reference
+        own = str(getattr(old, "__module__", None))
+        has_name = getattr(old, "__name__", None) == qualname.rpartition(".")[2] and not steps
+        is_there = own == module or (
+            self._record.versions != read_jax_version() and own.partition(".")[0] == module.partition(".")[0]
+        )
+        file = getattr(sys.modules.get(own), "__file__", None) or ""
+        if has_name and is_there and not is_project_file(file):
+            return old
+        return find_object(*reference)
 
     def _claim(self, number: int, value: Any) -> bool:
         """Notes that the object takes the contents of the node; returns False if it has taken those of another."""
@@ -184,7 +203,7 @@ class StateMerger:
     def _merge_function(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
         reference, digest = node.data
         if reference is not None:
-            function: Any = find_object(*reference)
+            function: Any = self._find(reference, old)
         elif isinstance(old, FunctionType) and digest_code(old.__code__) == digest and self._claim(number, old):
             function = old
         else:

@@ -57,7 +57,10 @@ class Reach:
                     self._note_text(value)
                 continue
             self._seen[id(value)] = value
-            stack.extend(self._list_parts(value))
+            try:
+                stack.extend(list(self._list_parts(value)))
+            except Exception:  # an object whose attributes cannot be read has no names that code could look up
+                continue
 
     def _list_parts(self, value: Any) -> Iterator[object]:
         match value:

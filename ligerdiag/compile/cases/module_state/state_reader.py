@@ -14,6 +14,7 @@ from ligerdiag.compile.cases.module_state.edited_files import digest_node, find_
 from ligerdiag.compile.cases.module_state.state_reach import Reach
 from ligerdiag.compile.cases.module_state.state_records import (
     MAXIMUM_ARRAY_BYTES,
+    MAXIMUM_BYTES,
     PLAIN,
     Node,
     NodeKind,
@@ -22,9 +23,11 @@ from ligerdiag.compile.cases.module_state.state_records import (
     describe_placement,
     describe_type,
     digest_code,
+    is_bulky,
     is_inert,
     read_array,
     read_attributes,
+    read_jax_version,
 )
 from ligerdiag.errors import is_project_file
 
@@ -66,7 +69,12 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     modules = list_state_modules(by_value)
     reach = Reach(modules, roots)
     encoder = _Encoder(by_value)
-    record = StateRecord(nodes=encoder.nodes, names=_list_module_names(reach, modules), backend=_read_backend())
+    record = StateRecord(
+        nodes=encoder.nodes,
+        names=_list_module_names(reach, modules),
+        versions=read_jax_version(),
+        backend=_read_backend(),
+    )
     for name, module in sorted(modules.items()):
         own = vars(module)
         wanted = {one: value for one, value in list(own.items()) if one not in _SKIPPED and reach.has(one)}
@@ -136,6 +144,7 @@ class _Encoder:
         self._kept: list[object] = []
         """The objects whose ids are in `_known`, so that no other object gets their ids."""
         self._depth = 0
+        self._room = MAXIMUM_BYTES
 
     def encode(self, value: object) -> int:
         """Returns the number of the value's node."""
@@ -176,7 +185,9 @@ class _Encoder:
         elif (arrays := read_array(value)) is not None:
             facts, numbers = arrays
             node.kind, node.data = NodeKind.ARRAY, facts
-            node.pickled = numbers if len(numbers) <= MAXIMUM_ARRAY_BYTES else b""
+            if len(numbers) <= min(MAXIMUM_ARRAY_BYTES, self._room):
+                node.pickled = numbers
+                self._room -= len(numbers)
         elif placement := describe_placement(value):
             node.kind, node.data, node.pickled = NodeKind.PICKLE, placement, self._pickle(value)
         elif not self._is_users(kind) and (reference := self._refer(value)) is not None:
@@ -198,7 +209,10 @@ class _Encoder:
     def _fill_object(self, node: Node, value: Any) -> None:
         kind = type(value)
         own = self._refer(kind)
-        if isinstance(value, dict) and own is not None:
+        if is_bulky(value):
+            node.kind, node.data = NodeKind.PICKLE, ""
+            node.pickled = self._pickle(value)
+        elif isinstance(value, dict) and own is not None:
             items = [one for pair in list(cast("dict[Any, Any]", value).items()) for one in pair]
             node.kind, node.data, node.parts = NodeKind.MAPPING, own, tuple(self.encode(one) for one in items)
             node.named = self._encode_attributes(value) if kind.__module__ != "collections" else ()
@@ -258,6 +272,8 @@ class _Encoder:
         pickler = FunctionPickler(stream, self._by_value)
         pickler.dump(value)
         self.classes += pickler.classes
+        if stream.tell() > MAXIMUM_BYTES:
+            raise ValueError("it is too large")
         return stream.getvalue()
 
 

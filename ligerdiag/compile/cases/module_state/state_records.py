@@ -20,6 +20,10 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type
 """Types whose values are compared as they are."""
 MAXIMUM_ARRAY_BYTES = 1 << 20
 """Size in bytes of the largest array that is recorded with its values; of larger ones there is only a digest."""
+MAXIMUM_BYTES = 32 << 20
+"""The most bytes of arrays, and of pickles of one object, that a record has."""
+MANY = 10_000
+"""Number of items from which a container of plain values is one node."""
 _INERT_MODULES = frozenset(
     {"_thread", "threading", "_io", "logging", "weakref", "_weakref", "_weakrefset", "concurrent", "multiprocessing"}
     | {"subprocess", "socket", "_socket", "queue", "_queue", "asyncio", "tempfile", "traceback", "inspect", "ast"}
@@ -109,6 +113,8 @@ class StateRecord:
     edited: dict[str, bool] = field(default_factory=dict[str, bool])
     """Names of modules whose files have changed since they were imported, and whether `modules` has exactly what the
     caller's process has changed itself (see `edited_files`)."""
+    versions: str = ""
+    """The version of the caller's JAX; with another one, library functions are found elsewhere."""
     backend: str = ""
     """The platform of the caller's default backend; empty if its JAX has none yet, and so has answered no question."""
 
@@ -129,6 +135,11 @@ def is_inert(value: object) -> bool:
     if isinstance(value, BuiltinFunctionType):
         return False
     return kind.__module__.partition(".")[0] in _INERT_MODULES or describe_type(value) in _INERT_TYPES
+
+
+def read_jax_version() -> str:
+    """Returns the version of this process's JAX; empty if it is not imported."""
+    return str(getattr(sys.modules.get("jax"), "__version__", ""))
 
 
 def read_array(value: Any) -> tuple[ArrayFacts, bytes] | None:
@@ -172,6 +183,16 @@ def _render_constant(value: object) -> str:
     if isinstance(value, frozenset):
         return f"frozenset({sorted(map(repr, cast('frozenset[object]', value)))})"
     return repr(value)
+
+
+def is_bulky(value: object) -> bool:
+    """Returns whether this is a large container of nothing but plain values."""
+    if type(value) not in (list, tuple, dict) or len(cast("list[object]", value)) < MANY:
+        return False
+    items = cast("dict[object, object]", value)
+    return all(type(one) in PLAIN for one in items) and (
+        not isinstance(value, dict) or all(type(one) in PLAIN for one in items.values())
+    )
 
 
 def read_attributes(value: object) -> Mapping[str, Any] | None:
