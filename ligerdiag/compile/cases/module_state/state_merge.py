@@ -368,7 +368,7 @@ class StateMerger:
             case NodeKind.OPAQUE:
                 return describe_type(value) == node.data[0]
             case NodeKind.REFERENCE:
-                return find_object(*node.data) is value
+                return self._find(node.data, value) is value
             case NodeKind.PICKLE:
                 if node.data:
                     return describe_placement(value) == node.data
@@ -380,7 +380,7 @@ class StateMerger:
             case NodeKind.FUNCTION:
                 reference, digest = node.data
                 if reference is not None:
-                    return find_object(*reference) is value
+                    return self._find(reference, value) is value
                 values = (value.__defaults__, value.__kwdefaults__, *map(_read_cell, value.__closure__ or ()))
                 return digest_code(value.__code__) == digest and self._are_same(node.parts, values)
             case NodeKind.WRAPPED | NodeKind.METHOD | NodeKind.PARTIAL:
