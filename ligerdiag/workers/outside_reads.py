@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from types import FrameType, ModuleType
 from typing import Any, cast
@@ -55,7 +55,7 @@ class OutsideReads:
         self._given, self._is_worker = read_given(), GIVEN_VARIABLE in os.environ
         mapping: Any = type(os.environ)
         mapping.__iter__ = self._watch_names(mapping.__iter__)
-        mapping.__len__ = lambda environ: sum(1 for _ in environ)
+        mapping.__len__ = _count
         mapping.__getitem__ = self._watch_read(mapping.__getitem__)
         mapping.__setitem__ = self._watch_write(mapping.__setitem__)
         mapping.__delitem__ = self._watch_write(self._watch_delete(mapping.__delitem__))
@@ -193,7 +193,8 @@ class OutsideReads:
             nonlocal values
             values = value
 
-        sys.__class__ = type("WatchedSystem", (ModuleType,), {"argv": property(get, put)})
+        system: Any = sys
+        system.__class__ = type("WatchedSystem", (ModuleType,), {"argv": property(get, put)})
 
     def _note_variable(self, mapping: Any, key: str | bytes, value: str | bytes | None) -> None:
         if mapping is not os.environ and mapping is not os.environb:
@@ -220,6 +221,10 @@ class OutsideReads:
 
 
 OUTSIDE_READS = OutsideReads()
+
+
+def _count(mapping: Iterable[Any]) -> int:
+    return sum(1 for _ in mapping)  # `list` would ask for the length
 
 
 def _find_caller() -> FrameType | None:

@@ -163,9 +163,9 @@ def test_changed_values_arrive(steps: Any) -> None:
 
 
 def test_two_objects_do_not_become_one(steps: Any) -> None:
-    changed = sys.modules["states_config"].Config()
-    changed.hide = True
-    sys.modules["states_config"].current = changed  # `states_steps` keeps the old one
+    config: Any = sys.modules["states_config"]
+    config.current = config.Config()
+    config.current.hide = True  # `states_steps` keeps the old one
     again, _ = import_again(steps.look)
     assert (sys.modules["states_config"].current.hide, again.current.hide) == (True, False)
 

@@ -21,13 +21,13 @@ but uses the backend on TPUs only. So it gets None.
 import importlib
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
@@ -251,9 +251,10 @@ def give_platforms(read: Callable[[], str | None]) -> None:
 
 
 def _answer_platforms(jax: Any) -> None:
-    kind: Any = type(jax.config)
-    original = vars(kind).get("jax_platforms")
-    if not isinstance(original, property) or original.fget is None:
+    kind = cast("Any", type(jax.config))
+    own_names: Mapping[str, Any] = vars(kind)
+    original: Any = own_names.get("jax_platforms")
+    if not hasattr(original, "fget"):  # an older JAX keeps its settings elsewhere
         return
     get: Callable[[Any], str | None] = original.fget
     own = get(jax.config)

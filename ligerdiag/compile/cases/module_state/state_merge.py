@@ -36,6 +36,12 @@ _WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
     "builtins.staticmethod": staticmethod,
     "builtins.classmethod": classmethod,
 }
+# without their types: the values may be of any class, and methods of a derived class are not to be called
+_numpy: Any = np
+_list: Any = list
+_dict: Any = dict
+_set: Any = set
+_tuple: Any = tuple
 type _Path = str
 
 
@@ -190,11 +196,11 @@ class StateMerger:
         if not node.pickled and 0 not in shape:
             self.note(path, f"its values there, `{dtype}{list(shape)}`, are others, and too many to be passed on")
             return old
-        values = np.frombuffer(node.pickled, dtype=_find_dtype(dtype)).reshape(shape)
+        values: Any = _numpy.frombuffer(node.pickled, dtype=_find_dtype(dtype)).reshape(shape)
         if kind == "jax":
             library: Any = importlib.import_module("jax.numpy")
             return library.asarray(values)
-        is_like = type(old) is np.ndarray and old.shape == values.shape and old.dtype == values.dtype
+        is_like: bool = type(old) is _numpy.ndarray and old.shape == values.shape and old.dtype == values.dtype
         if is_like and old.flags.writeable and self._claim(number, old):
             old[...] = values
             return old
@@ -256,7 +262,7 @@ class StateMerger:
         olds: list[Any] = list(old) if is_like else []
         bases: list[Any] = list(base) if type(base) is kind else []
         target: Any = None
-        if issubclass(kind, list):
+        if _derives(kind, list):
             target = old if is_like and self._claim(number, old) else kind.__new__(kind)
             self._done[number] = target
         items = [
@@ -266,10 +272,10 @@ class StateMerger:
         if target is None:
             is_same = len(items) == len(olds) and all(new is one for new, one in zip(items, olds, strict=True))
             return (
-                old if is_like and is_same else tuple.__new__(kind, [None if one is MISSING else one for one in items])
+                old if is_like and is_same else _tuple.__new__(kind, [None if one is MISSING else one for one in items])
             )
         if len(items) != len(target) or any(new is not one for new, one in zip(items, target, strict=True)):
-            list.__setitem__(target, slice(None), [one for one in items if one is not MISSING])
+            _list.__setitem__(target, slice(None), [one for one in items if one is not MISSING])
         return target
 
     def _merge_set(self, number: int, node: Node, old: Any, path: _Path) -> Any:
@@ -278,11 +284,11 @@ class StateMerger:
         built: set[Any] = {one for one in items if one is not MISSING}
         if type(old) is kind and old == built:
             return old
-        if issubclass(kind, frozenset):
+        if _derives(kind, frozenset):
             return kind(built)
         target: Any = old if type(old) is kind and self._claim(number, old) else kind.__new__(kind)
-        set.clear(target)
-        set.update(target, built)
+        _set.clear(target)
+        _set.update(target, built)
         return target
 
     def _merge_mapping(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
@@ -299,18 +305,18 @@ class StateMerger:
         new: dict[Any, Any] = {}
         for part, value in zip(node.parts[::2], node.parts[1::2], strict=True):
             key = self._merge(part, MISSING, path)
-            before = dict.get(target, key, MISSING)
-            new[key] = self._merge(value, before, f"{path}[{key!r:.40}]", dict.get(bases, key, MISSING))
+            before = _dict.get(target, key, MISSING)
+            new[key] = self._merge(value, before, f"{path}[{key!r:.40}]", _dict.get(bases, key, MISSING))
         new = {key: value for key, value in new.items() if value is not MISSING and key is not MISSING}
-        for key in [key for key in dict.keys(target) if key not in new]:
-            dict.__delitem__(target, key)
-        if list(dict.keys(target)) == list(new)[: len(target)]:
+        for key in [key for key in _dict.keys(target) if key not in new]:
+            _dict.__delitem__(target, key)
+        if list(_dict.keys(target)) == list(new)[: len(target)]:
             for key, value in new.items():
-                if dict.get(target, key, MISSING) is not value:
-                    dict.__setitem__(target, key, value)
+                if _dict.get(target, key, MISSING) is not value:
+                    _dict.__setitem__(target, key, value)
         else:
-            dict.clear(target)
-            dict.update(target, new)
+            _dict.clear(target)
+            _dict.update(target, new)
         self._merge_attributes(node, target, path, MISSING, drops=False)
         return target
 
@@ -402,6 +408,10 @@ class StateMerger:
     def _are_same(self, numbers: Iterable[int], values: Iterable[Any]) -> bool:
         numbers, values = list(numbers), list(values)
         return len(numbers) == len(values) and all(map(self.is_same, numbers, values))
+
+
+def _derives(kind: type[Any], base: type[Any]) -> bool:
+    return issubclass(kind, base)
 
 
 def _is_equal(there: object, here: object) -> bool:

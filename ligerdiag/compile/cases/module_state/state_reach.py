@@ -123,7 +123,7 @@ class Reach:
                     self._note_code(inner)
                 case str() as text:
                     self._note_text(text)
-                case tuple() | frozenset() as several:
+                case tuple() | frozenset() as several:  # pyright: ignore[reportUnknownVariableType]
                     stack.extend(cast("tuple[object, ...]", several))
                 case _:
                     continue

@@ -53,7 +53,7 @@ def list_state_modules(by_value: frozenset[str]) -> dict[str, ModuleType]:
         for name, module in list(sys.modules.items())
         if name != "__main__"
         and name not in by_value
-        and isinstance(module, ModuleType)
+        and _is_a(module, ModuleType)
         and isinstance(file := getattr(module, "__file__", None), str)
         and getattr(module, "__name__", "") == name
         and is_project_file(file)
@@ -168,7 +168,7 @@ class _Encoder:
         return number
 
     def _fill(self, node: Node, value: Any) -> None:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         if kind in PLAIN:
             node.kind, node.data = NodeKind.PLAIN, value
         elif isinstance(value, ModuleType):
@@ -207,26 +207,26 @@ class _Encoder:
             node.kind, node.data = NodeKind.REFERENCE, reference
 
     def _fill_object(self, node: Node, value: Any) -> None:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         own = self._refer(kind)
         if is_bulky(value):
             node.kind, node.data = NodeKind.PICKLE, ""
             node.pickled = self._pickle(value)
-        elif isinstance(value, dict) and own is not None:
+        elif _is_a(value, dict) and own is not None:
             items = [one for pair in list(cast("dict[Any, Any]", value).items()) for one in pair]
             node.kind, node.data, node.parts = NodeKind.MAPPING, own, tuple(self.encode(one) for one in items)
             node.named = self._encode_attributes(value) if kind.__module__ != "collections" else ()
             node.pickled = b"" if kind is dict else self._try_pickle(value)
-        elif isinstance(value, list | tuple) and own is not None:
+        elif _is_a(value, list, tuple) and own is not None:
             items = list(cast("list[Any]", value))
             node.kind, node.data, node.parts = NodeKind.SEQUENCE, own, tuple(self.encode(one) for one in items)
-        elif isinstance(value, set | frozenset) and own is not None:
+        elif _is_a(value, set, frozenset) and own is not None:
             items = sorted(cast("set[Any]", value), key=repr)
             node.kind, node.data, node.parts = NodeKind.SET, own, tuple(self.encode(one) for one in items)
         elif (name := _find_wrapped_name(value)) and isinstance(getattr(value, name, None), FunctionType):
             node.kind, node.data, node.parts = NodeKind.WRAPPED, name, (self.encode(getattr(value, name)),)
             node.pickled = self._try_pickle(value)
-        elif self._is_users(kind) or (own is not None and not isinstance(value, Enum) and hasattr(value, "__dict__")):
+        elif self._is_users(kind) or (own is not None and not _is_a(value, Enum) and hasattr(value, "__dict__")):
             node.kind, node.data, node.named = NodeKind.INSTANCE, own, self._encode_attributes(value)
             node.pickled = b"" if self._is_users(kind) else self._try_pickle(value)
         else:
@@ -275,6 +275,10 @@ class _Encoder:
         if stream.tell() > MAXIMUM_BYTES:
             raise ValueError("it is too large")
         return stream.getvalue()
+
+
+def _is_a(value: object, *kinds: type[Any]) -> bool:
+    return isinstance(value, kinds)
 
 
 def _find_wrapped_name(value: object) -> str:
