@@ -1,4 +1,4 @@
-"""What a process has changed in its modules arrives at a worker, which imports them anew; here in one process, without a
+"""The changes that a process has made in its modules arrive at a worker, which imports them anew; here in one process, without a
 compile, and at the end with real checks.
 """
 

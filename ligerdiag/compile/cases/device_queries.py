@@ -21,13 +21,13 @@ but uses the backend on TPUs only. So it gets None.
 import importlib
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
@@ -251,10 +251,9 @@ def give_platforms(read: Callable[[], str | None]) -> None:
 
 
 def _answer_platforms(jax: Any) -> None:
-    kind = cast("Any", type(jax.config))
-    own_names: Mapping[str, Any] = vars(kind)
-    original: Any = own_names.get("jax_platforms")
-    if not hasattr(original, "fget"):  # an older JAX keeps its settings elsewhere
+    kind: Any = jax.config.__class__
+    original: Any = kind.__dict__.get("jax_platforms")
+    if original is None:  # an older JAX keeps its settings elsewhere
         return
     get: Callable[[Any], str | None] = original.fget
     own = get(jax.config)

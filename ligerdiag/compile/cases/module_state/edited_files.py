@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
-from ligerdiag.compile.cases.module_state.state_records import Node, NodeKind
+from ligerdiag.compile.cases.module_state.state_records import StateNode, NodeKind
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ def forget_first_states() -> None:
     _first.clear()
 
 
-def digest_node(nodes: list[Node], number: int) -> str:
+def digest_node(nodes: list[StateNode], number: int) -> str:
     """Returns a sha256 of the content of a node with all its parts."""
     places: dict[int, int] = {}
     digest = sha256()

@@ -17,7 +17,7 @@ import numpy as np
 
 from ligerdiag.compile.cases.live_functions import find_object
 from ligerdiag.compile.cases.module_state.state_records import (
-    Node,
+    StateNode,
     NodeKind,
     Reference,
     StateRecord,
@@ -106,7 +106,7 @@ class StateMerger:
                     self.note(path, str(fault))
 
     def note(self, path: str, reason: str) -> None:
-        """Notes that the value at `path`, such as `model.MODE`, differs from the caller's, and why."""
+        """Notes that the value at `path`, a dotted name, differs from the caller's, and why."""
         self.notes[f"`{path}` is not as in your process: {reason}"] = None
 
     def _merge(self, number: int, old: Any, path: _Path, base: Any = MISSING) -> Any:
@@ -125,7 +125,7 @@ class StateMerger:
             self._done.setdefault(number, value)
         return value
 
-    def _merge_node(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_node(self, number: int, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         match node.kind:
             case NodeKind.PLAIN:
                 return old if _is_equal(node.data, old) else node.data
@@ -182,14 +182,14 @@ class StateMerger:
         self._done[number] = value
         return True
 
-    def _load(self, node: Node, path: _Path, old: Any) -> Any:
+    def _load(self, node: StateNode, path: _Path, old: Any) -> Any:
         if not node.pickled:
             kind = "function" if node.kind is NodeKind.FUNCTION else "object"
             self.note(path, f"it is another {kind} there, which cannot be passed on")
             return old
         return pickle.loads(node.pickled)
 
-    def _merge_array(self, number: int, node: Node, old: Any, path: _Path) -> Any:
+    def _merge_array(self, number: int, node: StateNode, old: Any, path: _Path) -> Any:
         if self.is_same(number, old):
             return old
         kind, shape, dtype, _ = node.data
@@ -206,7 +206,7 @@ class StateMerger:
             return old
         return values.copy()
 
-    def _merge_function(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_function(self, number: int, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         reference, digest = node.data
         if reference is not None:
             function: Any = self._find(reference, old)
@@ -238,7 +238,7 @@ class StateMerger:
         self._merge_attributes(node, function, path, MISSING, drops=False)
         return function
 
-    def _merge_wrapped(self, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_wrapped(self, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         names = _list_part_names(node)
         olds = [getattr(old, name, MISSING) for name in names]
         parts = [
@@ -256,7 +256,7 @@ class StateMerger:
         make = _WRAPPERS.get(describe_type(old))
         return make(parts[0]) if make is not None and node.data == "__func__" else self._load(node, path, old)
 
-    def _merge_sequence(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_sequence(self, number: int, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         kind = find_object(*node.data)
         is_like = type(old) is kind
         olds: list[Any] = list(old) if is_like else []
@@ -278,7 +278,7 @@ class StateMerger:
             _list.__setitem__(target, slice(None), [one for one in items if one is not MISSING])
         return target
 
-    def _merge_set(self, number: int, node: Node, old: Any, path: _Path) -> Any:
+    def _merge_set(self, number: int, node: StateNode, old: Any, path: _Path) -> Any:
         kind = find_object(*node.data)
         items = [self._merge(part, MISSING, path) for part in node.parts]
         built: set[Any] = {one for one in items if one is not MISSING}
@@ -291,7 +291,7 @@ class StateMerger:
         _set.update(target, built)
         return target
 
-    def _merge_mapping(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_mapping(self, number: int, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         kind = find_object(*node.data)
         is_like = type(old) is kind
         if is_like and self._claim(number, old):
@@ -320,7 +320,7 @@ class StateMerger:
         self._merge_attributes(node, target, path, MISSING, drops=False)
         return target
 
-    def _merge_instance(self, number: int, node: Node, old: Any, path: _Path, base: Any) -> Any:
+    def _merge_instance(self, number: int, node: StateNode, old: Any, path: _Path, base: Any) -> Any:
         kind = find_object(*node.data)
         if type(old) is kind and self._claim(number, old):
             target = old
@@ -332,7 +332,7 @@ class StateMerger:
         self._merge_attributes(node, target, path, base, drops=not node.pickled)
         return target
 
-    def _merge_attributes(self, node: Node, target: Any, path: _Path, base: Any, *, drops: bool) -> None:
+    def _merge_attributes(self, node: StateNode, target: Any, path: _Path, base: Any, *, drops: bool) -> None:
         """drops: whether the object loses attributes that it does not have in the caller's process."""
         olds = read_attributes(target) or {}
         bases = read_attributes(base) or {} if base is not MISSING else {}
@@ -363,7 +363,7 @@ class StateMerger:
                 self._same[key] = False
         return self._same[key]
 
-    def _compare(self, node: Node, value: Any) -> bool:
+    def _compare(self, node: StateNode, value: Any) -> bool:
         match node.kind:
             case NodeKind.PLAIN:
                 return _is_equal(node.data, value)
@@ -429,7 +429,7 @@ def _read_cell(cell: Any) -> Any:
         return MISSING
 
 
-def _list_part_names(node: Node) -> tuple[str, ...]:
+def _list_part_names(node: StateNode) -> tuple[str, ...]:
     match node.kind:
         case NodeKind.METHOD:
             return "__func__", "__self__"
@@ -439,7 +439,7 @@ def _list_part_names(node: Node) -> tuple[str, ...]:
             return (node.data,)
 
 
-def _is_wrapper_like(node: Node, value: object) -> bool:
+def _is_wrapper_like(node: StateNode, value: object) -> bool:
     match node.kind:
         case NodeKind.METHOD:
             return isinstance(value, MethodType)

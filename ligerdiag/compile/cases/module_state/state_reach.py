@@ -21,7 +21,7 @@ _MOST_TEXT = 200
 _MOST_OBJECTS = 100_000
 
 
-class Reach:
+class NameReach:
     """The names that code can look up, starting from some values, and the classes of the user's that it can use."""
 
     def __init__(self, modules: Mapping[str, ModuleType], roots: Iterable[object]) -> None:

@@ -11,12 +11,12 @@ from typing import Any, cast
 from ligerdiag.compile.cases.function_pickler import FunctionPickler
 from ligerdiag.compile.cases.live_functions import find_reference
 from ligerdiag.compile.cases.module_state.edited_files import digest_node, find_unchanged, was_edited_before
-from ligerdiag.compile.cases.module_state.state_reach import Reach
+from ligerdiag.compile.cases.module_state.state_reach import NameReach
 from ligerdiag.compile.cases.module_state.state_records import (
     MAXIMUM_ARRAY_BYTES,
     MAXIMUM_BYTES,
     PLAIN,
-    Node,
+    StateNode,
     NodeKind,
     Reference,
     StateRecord,
@@ -67,7 +67,7 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     roots: the function and the values that it gets. by_value: names of modules that a worker cannot import.
     """
     modules = list_state_modules(by_value)
-    reach = Reach(modules, roots)
+    reach = NameReach(modules, roots)
     encoder = _Encoder(by_value)
     record = StateRecord(
         nodes=encoder.nodes,
@@ -91,7 +91,7 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     return record, tuple(encoder.classes)
 
 
-def _list_module_names(reach: Reach, modules: Mapping[str, ModuleType]) -> tuple[str, ...]:
+def _list_module_names(reach: NameReach, modules: Mapping[str, ModuleType]) -> tuple[str, ...]:
     """Returns the names that code can look up, with those that it can make up as far as a module has them."""
     return tuple(
         sorted(reach.names.union(*([one for one in vars(each) if reach.has(one)] for each in modules.values())))
@@ -137,7 +137,7 @@ class _Encoder:
     """Makes the nodes of a record; an object that occurs twice has one node."""
 
     def __init__(self, by_value: frozenset[str]) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[StateNode] = []
         self.classes: list[type[Any]] = []
         self._by_value = by_value
         self._known: dict[object, int] = {}
@@ -152,7 +152,7 @@ class _Encoder:
         if key in self._known:
             return self._known[key]
         number = len(self.nodes)
-        node = Node(kind=NodeKind.OPAQUE)
+        node = StateNode(kind=NodeKind.OPAQUE)
         self.nodes.append(node)
         if type(value) not in (tuple, frozenset):  # whether equal ones are one object is Python's choice
             self._kept.append(value)
@@ -167,7 +167,7 @@ class _Encoder:
             self._depth -= 1
         return number
 
-    def _fill(self, node: Node, value: Any) -> None:
+    def _fill(self, node: StateNode, value: Any) -> None:
         kind = cast("type[Any]", type(value))
         if kind in PLAIN:
             node.kind, node.data = NodeKind.PLAIN, value
@@ -199,14 +199,14 @@ class _Encoder:
         else:
             self._fill_object(node, value)
 
-    def _fill_class(self, node: Node, kind: type[Any]) -> None:
+    def _fill_class(self, node: StateNode, kind: type[Any]) -> None:
         reference = self._refer(kind)
         if reference is None:
             node.kind, node.data, node.pickled = NodeKind.PICKLE, "", self._pickle(kind)
         else:
             node.kind, node.data = NodeKind.REFERENCE, reference
 
-    def _fill_object(self, node: Node, value: Any) -> None:
+    def _fill_object(self, node: StateNode, value: Any) -> None:
         kind = cast("type[Any]", type(value))
         own = self._refer(kind)
         if is_bulky(value):
@@ -240,7 +240,7 @@ class _Encoder:
     def _encode_attributes(self, value: object) -> tuple[tuple[str, int], ...]:
         return tuple((name, self.encode(one)) for name, one in (read_attributes(value) or {}).items())
 
-    def _fill_function(self, node: Node, function: FunctionType) -> None:
+    def _fill_function(self, node: StateNode, function: FunctionType) -> None:
         reference = find_reference(function, self._by_value)
         cells: list[Any] = []
         for cell in function.__closure__ or ():

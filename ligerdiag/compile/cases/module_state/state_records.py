@@ -46,7 +46,7 @@ _INERT_TYPES = frozenset(
 
 
 class NodeKind(StrEnum):
-    """The kinds of nodes; each says what `Node.data`, `Node.parts` and `Node.named` hold."""
+    """The kinds of nodes; each says what `StateNode.data`, `StateNode.parts` and `StateNode.named` hold."""
 
     PLAIN = "plain"
     """data: the value."""
@@ -87,7 +87,7 @@ type Reference = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class Node:
+class StateNode:
     """A value of the caller's process; see `NodeKind`."""
 
     kind: NodeKind
@@ -101,7 +101,7 @@ class Node:
 class StateRecord:
     """The state of those parts of the user's modules that a function can reach."""
 
-    nodes: list[Node] = field(default_factory=list[Node])
+    nodes: list[StateNode] = field(default_factory=list[StateNode])
     modules: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     """Maps the name of a module to the nodes of its globals by name."""
     names: tuple[str, ...] = ()
