@@ -1,5 +1,5 @@
-"""The changes that a process has made in its modules arrive at a worker, which imports them anew; here in one process, without a
-compile, and at the end with real checks.
+"""The changes that a process has made in its modules arrive at a worker, which imports them anew. Here both are one process; the
+last test compiles.
 """
 
 import importlib

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
-from ligerdiag.compile.cases.module_state.state_records import StateNode, NodeKind
+from ligerdiag.compile.cases.module_state.state_records import NodeKind, StateNode
 
 
 @dataclass(slots=True)

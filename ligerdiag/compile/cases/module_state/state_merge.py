@@ -17,9 +17,9 @@ import numpy as np
 
 from ligerdiag.compile.cases.live_functions import find_object
 from ligerdiag.compile.cases.module_state.state_records import (
-    StateNode,
     NodeKind,
     Reference,
+    StateNode,
     StateRecord,
     describe_placement,
     describe_type,
