@@ -3,7 +3,6 @@ and returns the report.
 """
 
 import os
-import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from ligerdiag.compile.cases.live_functions import (
     write_function_file,
 )
 from ligerdiag.compile.cases.module_state.state_reader import read_state
+from ligerdiag.compile.cases.module_state.state_records import render_state
 from ligerdiag.compile.cases.shared_arrays import number_shared_arrays
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
@@ -121,7 +121,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         platforms=_read_platforms(),
         folder="" if os.getcwd() == str(root) else os.getcwd(),
     )
-    data = pickle.dumps(record) + arguments.data + pickled.data + registered.data
+    data = render_state(record) + arguments.data + pickled.data + registered.data
     path = write_function_file(cache.root, surroundings, settle_class_names(data, (*classes, *state_classes)))
     write_cell_texts(path, {**arguments.texts, **pickled.texts})
     return Source(module=_describe_place(live.function), root=str(root), pickled=str(path))

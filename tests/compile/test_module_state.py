@@ -1,8 +1,9 @@
-"""The changes that a process has made in its modules arrive at a worker, which imports them anew. Here both are one process; the
-last test compiles.
+"""The changes that a process has made in its modules arrive at a worker, which imports them anew. Here both are one
+process; the last test compiles.
 """
 
 import importlib
+import os
 import pickle
 import sys
 import threading
@@ -18,6 +19,7 @@ from ligerdiag.api.function import check_live, make_check_options, make_live_fun
 from ligerdiag.compile.cases.module_state.edited_files import forget_first_states
 from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.module_state.state_reader import read_state
+from ligerdiag.compile.cases.module_state.state_records import render_state
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import CaseReport, Status
 
@@ -39,6 +41,8 @@ def configure(hide):
 STEPS = """
 import enum
 import functools
+import os
+import sys
 import threading
 import time
 import numpy as np
@@ -60,6 +64,8 @@ WEIGHTS = np.ones(1 << 19)
 LOCK = threading.Lock()
 HOOK = lambda a: a
 START = time.time()
+PATH = sys.path
+ENVIRONMENT = os.environ
 OPTIONAL = 1
 UNSENDABLE = None
 
@@ -87,7 +93,7 @@ def run(a):
 
 def look(a):
     return (MODE, KIND, DTYPE, TABLE, ALIAS, FLAGS, SCALES, WEIGHTS, LOCK, HOOK, OPTIONAL, UNSENDABLE, Step, closed, bound,
-            by_default, other, run, current, frozen, states_config.Config)
+            by_default, other, run, PATH, ENVIRONMENT, current, frozen, states_config.Config)
 
 def log():
     print(START)
@@ -110,7 +116,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def import_again(function: Callable[..., Any]) -> tuple[Any, tuple[str, ...]]:
     """Returns the module of the function as a worker imports it, and the notes about what it did not get."""
-    record = pickle.loads(pickle.dumps(read_state((function,), frozenset())[0]))
+    record = pickle.loads(render_record(function))
     for name in NAMES:
         sys.modules.pop(name, None)
     LATE_IMPORTS.use(record)
@@ -118,7 +124,7 @@ def import_again(function: Callable[..., Any]) -> tuple[Any, tuple[str, ...]]:
 
 
 def render_record(function: Callable[..., Any]) -> bytes:
-    return pickle.dumps(read_state((function,), frozenset())[0])
+    return render_state(read_state((function,), frozenset())[0])
 
 
 def test_what_nobody_changed_stays_as_imported(steps: Any) -> None:
@@ -160,6 +166,16 @@ def test_changed_values_arrive(steps: Any) -> None:
     assert again.current.hide
     assert again.current is sys.modules["states_config"].current
     assert not hasattr(again, "OPTIONAL")
+
+
+def test_a_library_keeps_its_own_objects(steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker has another `sys.path` and another `os.environ`, under which the user's code reads that of the caller."""
+    before = render_record(steps.look)
+    monkeypatch.setenv("STATES_SECRET", "secret")
+    monkeypatch.syspath_prepend("/tmp/states")
+    assert render_record(steps.look) == before
+    again, notes = import_again(steps.look)
+    assert (again.PATH is sys.path, again.ENVIRONMENT is os.environ, notes) == (True, True, ())
 
 
 def test_two_objects_do_not_become_one(steps: Any) -> None:

@@ -171,7 +171,12 @@ class StateMerger:
         file = getattr(sys.modules.get(own), "__file__", None) or ""
         if has_name and is_there and not is_project_file(file):
             return old
-        return find_object(*reference)
+        try:
+            return find_object(*reference)
+        except (ImportError, AttributeError):
+            if old is MISSING or self._record.versions == read_jax_version():
+                raise
+            return old  # of a library that this version of JAX has elsewhere
 
     def _claim(self, number: int, value: Any) -> bool:
         """Notes that the object takes the contents of the node; returns False if it has taken those of another."""

@@ -40,6 +40,8 @@ _SKIPPED_OF_CLASSES = frozenset({"__dict__", "__weakref__", "__doc__", "__module
     "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__static_attributes__", "__slots__",
     "__firstlineno__", "__match_args__", "__hash__", "__annotate__", "__dataclass_fields__", "__dataclass_params__",
 }  # fmt: skip
+_OWNERS = ("sys", "os", "jax")
+"""Modules that come first if several have an object, so that it does not matter which modules are imported."""
 _GPU = ("gpu", "cuda", "rocm")
 
 
@@ -143,6 +145,7 @@ class _Encoder:
         self._known: dict[object, int] = {}
         self._kept: list[object] = []
         """The objects whose ids are in `_known`, so that no other object gets their ids."""
+        self._owners: dict[int, Reference] | None = None
         self._depth = 0
         self._room = MAXIMUM_BYTES
 
@@ -175,6 +178,8 @@ class _Encoder:
             node.kind, node.data = NodeKind.MODULE, value.__name__
         elif isinstance(value, FunctionType):
             self._fill_function(node, value)
+        elif (owned := self._find_owner(value)) is not None:
+            node.kind, node.data = NodeKind.REFERENCE, owned
         elif isinstance(value, MethodType):
             node.kind, node.parts = NodeKind.METHOD, (self.encode(value.__func__), self.encode(value.__self__))
         elif kind is partial:
@@ -198,6 +203,17 @@ class _Encoder:
             node.kind, node.data = NodeKind.OPAQUE, (describe_type(value), "it is nested too deeply")
         else:
             self._fill_object(node, value)
+
+    def _find_owner(self, value: object) -> Reference | None:
+        """Returns the reference of an object that a library has as a global, such as `os.environ` or `jax.config`: a worker
+        has its own, and its contents are not the user's.
+        """
+        kind = cast("type[Any]", type(value))
+        if isinstance(value, tuple | frozenset | type) or self._is_users(kind) or read_array(value) is not None:
+            return None
+        if self._owners is None:
+            self._owners = _list_library_globals(self._by_value)
+        return self._owners.get(id(value))
 
     def _fill_class(self, node: StateNode, kind: type[Any]) -> None:
         reference = self._refer(kind)
@@ -275,6 +291,25 @@ class _Encoder:
         if stream.tell() > MAXIMUM_BYTES:
             raise ValueError("it is too large")
         return stream.getvalue()
+
+
+def _list_library_globals(by_value: frozenset[str]) -> dict[int, Reference]:
+    """Returns the reference of each global of an imported module that is not the user's, by the object's id."""
+    own = list_state_modules(by_value)
+    found: dict[int, Reference] = {}
+    libraries = [name for name in list(sys.modules) if name not in own and name not in by_value and name != "__main__"]
+    for name in sorted(libraries, key=lambda one: (one not in _OWNERS, one.count("."), one.startswith("_"), one)):
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if (
+            not _is_a(module, ModuleType)
+            or name.startswith(("ligerdiag", "_pytest"))
+            or (file and is_project_file(file))
+        ):
+            continue
+        for one, value in list(vars(module).items()):
+            found.setdefault(id(value), (name, one, ()))
+    return found
 
 
 def _is_a(value: object, *kinds: type[Any]) -> bool:

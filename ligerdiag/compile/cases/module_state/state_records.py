@@ -6,6 +6,8 @@ the caller's process remain two names of one object in the worker. A record depe
 states have equal records, because the record is part of every question to the cache.
 """
 
+import io
+import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -117,6 +119,15 @@ class StateRecord:
     """The version of the caller's JAX; with another one, library functions are found elsewhere."""
     backend: str = ""
     """The platform of the caller's default backend; empty if its JAX has none yet, and so has answered no question."""
+
+
+def render_state(record: StateRecord) -> bytes:
+    """Returns the record as a pickle; equal records have equal pickles."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5)
+    pickler.fast = True  # whether two equal texts are one object, which pickle would note, is chance
+    pickler.dump(record)
+    return stream.getvalue()
 
 
 type ArrayFacts = tuple[str, tuple[int, ...], str, str]
