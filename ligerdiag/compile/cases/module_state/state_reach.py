@@ -7,7 +7,7 @@ can look up any name, such as code that calls `globals` or `eval`, makes every n
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
@@ -24,12 +24,17 @@ _MOST_OBJECTS = 100_000
 class NameReach:
     """The names that code can look up, starting from some values, and the classes of the user's that it can use."""
 
-    def __init__(self, modules: Mapping[str, ModuleType], roots: Iterable[object]) -> None:
-        """modules: the user's modules by name. roots: the function and the values that it gets."""
+    def __init__(
+        self, modules: Mapping[str, ModuleType], roots: Iterable[object], owned: Container[int] = frozenset()
+    ) -> None:
+        """modules: the user's modules by name. roots: the function and the values that it gets. owned: the ids of objects of
+        libraries, whose contents do not count.
+        """
         self.names: set[str] = set()
         self.classes: dict[type[Any], None] = {}
         self._seen: dict[int, object] = {}
         self._modules = modules
+        self._owned = owned
         self._visit(roots)
         visited: set[tuple[str, str]] = set()
         while True:
@@ -79,6 +84,8 @@ class NameReach:
                 yield from (value.fget, value.fset)
             case type():
                 yield from self._list_parts_of_class(value)
+            case _ if id(value) in self._owned and not isinstance(value, FunctionType | type | tuple):
+                return
             case dict():
                 for name, item in list(cast("dict[Any, Any]", value).items()):
                     yield from (name, item)

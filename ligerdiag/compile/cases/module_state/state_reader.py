@@ -69,8 +69,9 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     roots: the function and the values that it gets. by_value: names of modules that a worker cannot import.
     """
     modules = list_state_modules(by_value)
-    reach = NameReach(modules, roots)
-    encoder = _Encoder(by_value)
+    owners = _list_library_globals(modules, by_value)
+    reach = NameReach(modules, roots, owners)
+    encoder = _Encoder(by_value, owners)
     record = StateRecord(
         nodes=encoder.nodes,
         names=_list_module_names(reach, modules),
@@ -138,14 +139,14 @@ def _is_state_of_class(name: str, value: object) -> bool:
 class _Encoder:
     """Makes the nodes of a record; an object that occurs twice has one node."""
 
-    def __init__(self, by_value: frozenset[str]) -> None:
+    def __init__(self, by_value: frozenset[str], owners: Mapping[int, Reference]) -> None:
         self.nodes: list[StateNode] = []
         self.classes: list[type[Any]] = []
         self._by_value = by_value
         self._known: dict[object, int] = {}
         self._kept: list[object] = []
         """The objects whose ids are in `_known`, so that no other object gets their ids."""
-        self._owners: dict[int, Reference] | None = None
+        self._owners = owners
         self._depth = 0
         self._room = MAXIMUM_BYTES
 
@@ -211,8 +212,6 @@ class _Encoder:
         kind = cast("type[Any]", type(value))
         if isinstance(value, tuple | frozenset | type) or self._is_users(kind) or read_array(value) is not None:
             return None
-        if self._owners is None:
-            self._owners = _list_library_globals(self._by_value)
         return self._owners.get(id(value))
 
     def _fill_class(self, node: StateNode, kind: type[Any]) -> None:
@@ -293,9 +292,8 @@ class _Encoder:
         return stream.getvalue()
 
 
-def _list_library_globals(by_value: frozenset[str]) -> dict[int, Reference]:
+def _list_library_globals(own: Mapping[str, ModuleType], by_value: frozenset[str]) -> dict[int, Reference]:
     """Returns the reference of each global of an imported module that is not the user's, by the object's id."""
-    own = list_state_modules(by_value)
     found: dict[int, Reference] = {}
     libraries = [name for name in list(sys.modules) if name not in own and name not in by_value and name != "__main__"]
     for name in sorted(libraries, key=lambda one: (one not in _OWNERS, one.count("."), one.startswith("_"), one)):
