@@ -79,6 +79,17 @@ def make(state):
         return state
     return inner
 
+def decorate(function):
+    state = ["safe"]
+    @functools.wraps(function)
+    def inner():
+        return state
+    return inner
+
+@decorate
+def decorated():
+    pass
+
 closed = make(["safe"])
 bound = functools.partial(make, "safe")
 
@@ -176,6 +187,12 @@ def test_a_library_keeps_its_own_objects(steps: Any, monkeypatch: pytest.MonkeyP
     assert render_record(steps.look) == before
     again, notes = import_again(steps.look)
     assert (again.PATH is sys.path, again.ENVIRONMENT is os.environ, notes) == (True, True, ())
+
+
+def test_the_function_itself_has_a_state(steps: Any) -> None:
+    steps.decorated()[0] = "hidden"
+    again, _ = import_again(steps.decorated)
+    assert again.decorated() == ["hidden"]
 
 
 def test_two_objects_do_not_become_one(steps: Any) -> None:

@@ -101,6 +101,8 @@ class NameReach:
                 yield from (_read_attributes(value) or {}).values()
 
     def _list_parts_of_function(self, function: FunctionType) -> Iterator[object]:
+        if function.__module__ in self._modules:  # a worker looks it up by its name
+            self.names.update(function.__qualname__.split("."))
         file = function.__code__.co_filename
         if file.startswith("<") or is_project_file(file):
             yield function.__code__
@@ -114,6 +116,7 @@ class NameReach:
     def _list_parts_of_class(self, kind: type[Any]) -> Iterator[object]:
         if kind.__module__ in self._modules:
             self.classes[kind] = None
+            self.names.update(kind.__qualname__.split("."))
         module = sys.modules.get(kind.__module__)
         file = getattr(module, "__file__", None)
         if kind.__module__ == "__main__" or (isinstance(file, str) and is_project_file(file)):
