@@ -18,6 +18,7 @@ from ligerdiag.api.judging import split_targets
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.cases.array_records import choose_mesh
 from ligerdiag.compile.cases.cell_texts import write_cell_texts
+from ligerdiag.compile.cases.device_queries import PLATFORMS_VARIABLE
 from ligerdiag.compile.cases.exported_program import is_exported, take_exported
 from ligerdiag.compile.cases.function_pickler import (
     ArgumentPickler,
@@ -35,6 +36,8 @@ from ligerdiag.compile.cases.live_functions import (
     unwrap_jitted,
     write_function_file,
 )
+from ligerdiag.compile.cases.module_state.state_reader import read_state
+from ligerdiag.compile.cases.module_state.state_records import render_state
 from ligerdiag.compile.cases.shared_arrays import number_shared_arrays
 from ligerdiag.config import Config, load_config
 from ligerdiag.errors import InputError
@@ -106,6 +109,9 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
     pickled = pickle_live(case, unimportable)
     classes = (*arguments.classes, *pickled.classes)
     registered = pickle_live(list_pytree_classes(classes), unimportable)
+    record, state_classes = read_state(
+        (case.function, live.reference, unwrapped.arguments), frozenset(module.__name__ for module in unimportable)
+    )
     offered = _offer_cloudpickle(cache)
     surroundings = ProcessState(
         python="{}.{}".format(*sys.version_info),
@@ -113,9 +119,11 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
         files=tuple(sorted(os.path.abspath(file) for file in arguments.files | pickled.files)),
         settings=_read_settings(),
         donated=tuple(sorted(unwrapped.donated)),
+        platforms=_read_platforms(),
+        folder="" if os.getcwd() == str(root) else os.getcwd(),
     )
-    data = arguments.data + pickled.data + registered.data
-    path = write_function_file(cache.root, surroundings, settle_class_names(data, classes))
+    data = render_state(record) + arguments.data + pickled.data + registered.data
+    path = write_function_file(cache.root, surroundings, settle_class_names(data, (*classes, *state_classes)))
     write_cell_texts(path, {**arguments.texts, **pickled.texts})
     return Source(module=_describe_place(live.function), root=str(root), pickled=str(path))
 
@@ -167,6 +175,12 @@ def _read_settings() -> dict[str, object]:
         return {}
     settings = {name: getattr(library.config, name, None) for name in _SETTINGS}
     return {name: value for name, value in settings.items() if isinstance(value, str | bool)}
+
+
+def _read_platforms() -> str | None:
+    config: Any = getattr(sys.modules.get("jax"), "config", None)
+    value = os.environ.get(PLATFORMS_VARIABLE) if config is None else getattr(config, "jax_platforms", None)
+    return value if isinstance(value, str) else None
 
 
 class CaseKeywords(TypedDict, total=False):

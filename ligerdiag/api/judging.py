@@ -145,7 +145,7 @@ def judge_result(
                 neighbourhoods=neighbourhoods,
                 view=view,
             )
-            judged = Judged(identity=identity, result=inspection)
+            judged = Judged(identity=identity, result=_add_notes(inspection, result.state_notes))
         except LigerdiagError as error:
             judged = refuse(identity, error)
         except Exception as fault:
@@ -157,6 +157,11 @@ def judge_result(
         cached=result.cached,
         printed=result.printed,
     )
+
+
+def _add_notes(inspection: Inspection, notes: tuple[str, ...]) -> Inspection:
+    missed = (*notes, *inspection.coverage.not_covered)
+    return replace(inspection, coverage=replace(inspection.coverage, not_covered=missed)) if notes else inspection
 
 
 def _describe(case: CaseSpec, target: str, toolchain: str) -> Identity:

@@ -1,11 +1,13 @@
 """Computes digests of the files, folders and environment variables on which an answer in the cache depends.
 
-A dependency has a name and a digest. For the contents of a file, the name is an absolute path. Otherwise it is a prefix and
-a name: `env:` for the value of an environment variable, `exists:` for the presence of a file or folder, `folder:` for the
-names in a folder. The digest is empty if there is no such file, variable or folder.
+A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix and a name:
+`env:` for the value of an environment variable, `argv:` for the command line, `exists:` for the presence of a file or
+folder, `folder:` for the names in a folder. The digest is empty if there is no such file, variable or folder.
 """
 
+import json
 import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from hashlib import sha256
@@ -22,10 +24,12 @@ class DependencyKind(StrEnum):
 
     CONTENTS = ""
     VARIABLE = "env:"
+    COMMAND_LINE = "argv:"
     PRESENCE = "exists:"
     FOLDER = "folder:"
 
 
+_OF_PROCESS = (DependencyKind.VARIABLE, DependencyKind.COMMAND_LINE)
 LARGE = 64 << 20
 """Bytes above which a file is identified by its size and the time of its last change, not by its contents."""
 
@@ -42,6 +46,8 @@ def compute_digest(dependency: str) -> str:
         match kind:
             case DependencyKind.VARIABLE:
                 return digest_text(os.environ.get(name))
+            case DependencyKind.COMMAND_LINE:
+                return digest_text(json.dumps(list(map(str, sys.argv))))
             case DependencyKind.PRESENCE:
                 return "yes" if os.path.lexists(name) and os.path.exists(name) else ""
             case DependencyKind.FOLDER:
@@ -53,16 +59,14 @@ def compute_digest(dependency: str) -> str:
 
 
 def is_kept_in_memory(dependency: str) -> bool:
-    """Returns whether the dependency is an environment variable of this process, whose value may change while the process
-    runs.
-    """
-    return _split(dependency)[0] is DependencyKind.VARIABLE
+    """Returns whether the dependency is a part of this process, which may change between two questions of one run."""
+    return _split(dependency)[0] in _OF_PROCESS
 
 
 def move_path(dependency: str, move: Callable[[str], str]) -> str:
     """Returns the name of the dependency with another path, such as one relative to a project's folder."""
     kind, name = _split(dependency)
-    return dependency if kind is DependencyKind.VARIABLE else f"{kind.value}{move(name)}"
+    return dependency if kind in _OF_PROCESS else f"{kind.value}{move(name)}"
 
 
 def _split(dependency: str) -> tuple[DependencyKind, str]:

@@ -71,6 +71,8 @@ class CompileResult:
     cached: bool
     printed: str = ""
     """The text that the user's code printed while the case was traced, also if that was in an earlier run."""
+    state_notes: tuple[str, ...] = ()
+    """The parts of the caller's state that the worker could not get, one sentence each."""
 
 
 def discover_cases(
@@ -190,12 +192,8 @@ def compile_cases(
             missing.append((case, target))
             continue
         done += 1
-        artifact, printed = kept
-        result = CompileResult(
-            case=case, target=target.name, artifact=artifact, error=None, seconds=0.0, cached=True, printed=printed
-        )
-        report(_make_finished(result, done, total))
-        yield result
+        report(_make_finished(kept, done, total))
+        yield kept
     for step in _compile_missing(missing, pool, variation, not_before):
         if isinstance(step, CompileResult):
             done += 1
@@ -253,9 +251,9 @@ def _finish(
     if artifact is None:
         gone = CompileError(f"the artifact of case `{case.id}` disappeared from `{pool.cache.artifacts}`")
         return replace(failed, error=gone)
-    kept = {"key": answer.key, "printed": answer.printed}
+    kept = {"key": answer.key, "printed": answer.printed, "state_notes": list(answer.state_notes)}
     pool.cache.keep_answer(_make_artifact_question(pool, case, target, variation), answer.dependencies, kept)
-    return replace(failed, artifact=artifact, printed=answer.printed)
+    return replace(failed, artifact=artifact, printed=answer.printed, state_notes=answer.state_notes)
 
 
 def _make_request(
@@ -319,18 +317,30 @@ def _find_cases(pool: Pool, source: Source) -> tuple[tuple[CaseSpec, ...], str] 
     return tuple(replace(case, source=source) for case in cases), printed
 
 
-def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> tuple[Artifact, str] | None:
-    """Returns the artifact that the cache's index has for the case, and the text that its trace printed; None if the
-    index has none.
+def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variation) -> CompileResult | None:
+    """Returns the artifact that the cache's index has for the case, with the facts about its trace; None if the index has
+    none.
     """
     answer = pool.cache.find_answer(_make_artifact_question(pool, case, target, variation))
     if answer is None:
         return None
     try:
         artifact, printed = pool.cache.find_artifact(read_str(answer, "key")), read_str(answer, "printed")
+        notes = read_record(tuple[str, ...], answer, "state_notes")
     except FieldError:
         return None
-    return None if artifact is None else (artifact, printed)
+    if artifact is None:
+        return None
+    return CompileResult(
+        case=case,
+        target=target.name,
+        artifact=artifact,
+        error=None,
+        seconds=0.0,
+        cached=True,
+        printed=printed,
+        state_notes=notes,
+    )
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:

@@ -164,6 +164,8 @@ class CompileAnswer:
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
     printed: str = ""
     """The text that the user's code printed while the case was traced."""
+    state_notes: tuple[str, ...] = ()
+    """The parts of the caller's state that a worker could not get (see `compile.cases.module_state`), one sentence each."""
 
 
 type Request = DiscoverRequest | CompileRequest

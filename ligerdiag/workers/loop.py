@@ -46,6 +46,7 @@ from ligerdiag.errors import CASE_PATH, CompileError, LigerdiagError, UsedWorker
 from ligerdiag.garbage import collect_rarely
 from ligerdiag.model.case import SIZES
 from ligerdiag.model.jobs import render_error, render_refusal
+from ligerdiag.workers.given_process import GIVEN_VARIABLE
 from ligerdiag.workers.process import (
     ALSO_VARIABLE,
     FORK_DESCRIPTORS,
@@ -57,7 +58,7 @@ from ligerdiag.workers.process import (
 
 _PER_WORKER = frozenset(
     {"TMPDIR", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "LIGERDIAG_CACHE_DIR", "TRITON_CACHE_DIR", CASE_PATH}
-    | {MEMORY_VARIABLE, SIZES}
+    | {MEMORY_VARIABLE, SIZES, GIVEN_VARIABLE}
 )
 _PER_WORKER_PREFIXES = ("PYTEST_", "GITHUB_", "CI_")
 

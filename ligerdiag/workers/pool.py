@@ -27,6 +27,7 @@ from ligerdiag.codec import FieldError
 from ligerdiag.errors import CaseError, CompileError, LigerdiagError, WorkerImportError
 from ligerdiag.model.jobs import Job, Source, is_refusal
 from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, worker_environment
+from ligerdiag.workers.given_process import GIVEN_VARIABLE, render_given
 from ligerdiag.workers.process import (
     FRESH_VARIABLE,
     MEMORY_VARIABLE,
@@ -90,6 +91,7 @@ class Pool:
             variables[MEMORY_VARIABLE] = str(memory_limit)
         if not forks:
             variables[FRESH_VARIABLE] = "1"
+        variables[GIVEN_VARIABLE] = render_given(variables)
         self._executor = ThreadPoolExecutor(self.jobs, thread_name_prefix="ligerdiag-worker")
         self._start_log = self._logs / "start.log"
         self._module = module

@@ -26,13 +26,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
+from ligerdiag.workers.outside_reads import is_own_code
 
 PLATFORM = "gpu"
+PLATFORMS_VARIABLE = "JAX_PLATFORMS"
 _NAMES = frozenset({None, PLATFORM, find_platform().value})
 """Names of backends by which a program asks for the target's devices; None asks for the default backend."""
 
@@ -119,6 +121,46 @@ def note_question() -> None:
     _TARGET.was_asked = True
 
 
+@contextmanager
+def answer_here() -> Generator[None]:
+    """Makes JAX answer with the devices of this machine inside the context."""
+    before = _TARGET.is_gpu, _TARGET.devices, _TARGET.description
+    _TARGET.is_gpu, _TARGET.devices, _TARGET.description = False, (), ""
+    try:
+        yield
+    finally:
+        _TARGET.is_gpu, _TARGET.devices, _TARGET.description = before
+
+
+@contextmanager
+def watch_questions(module: str) -> Generator[list[int]]:
+    """Yields a list that gets the line of each statement of this module by which, while it is imported, it asks for devices
+    or the platform, itself or in a function that it calls.
+    """
+    lines: list[int] = []
+    _watched.append((module, lines))
+    try:
+        yield lines
+    finally:
+        _watched.pop()
+
+
+_watched: list[tuple[str, list[int]]] = []
+"""The modules that are being imported, the innermost last, with the lines at which they have asked."""
+
+
+def _note_line() -> None:
+    if not _watched:
+        return
+    module, lines = _watched[-1]
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == module:
+            lines.append(frame.f_lineno)
+            return
+        frame = frame.f_back
+
+
 def install_answers() -> None:
     """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. It
     must be called before any of the user's modules is imported.
@@ -131,6 +173,7 @@ def install_answers() -> None:
     original.get_default_device = getattr(backend, "get_default_device", None)
 
     def default_backend() -> str:
+        _note_line()
         return PLATFORM if _TARGET.is_gpu else original.default_backend()
 
     def devices(backend: Any = None) -> list[Any]:
@@ -195,6 +238,32 @@ def install_answers() -> None:
     _hide_memory_kinds()
     _answer_by_caller(*answers, get_backend)
     _answer_versions()
+    _answer_platforms(jax)
+
+
+_platforms: list[Callable[[], str | None]] = []
+"""The function that returns the setting `jax_platforms` of the process that asks; none before `give_platforms`."""
+
+
+def give_platforms(read: Callable[[], str | None]) -> None:
+    """Sets the function by which the user's code gets the setting `jax_platforms`; every other caller gets the worker's."""
+    _platforms[:] = [read]
+
+
+def _answer_platforms(jax: Any) -> None:
+    kind: Any = jax.config.__class__
+    original: Any = kind.__dict__.get("jax_platforms")
+    if original is None:  # an older JAX keeps its settings elsewhere
+        return
+    get: Callable[[Any], str | None] = original.fget
+    own = get(jax.config)
+
+    def read(config: Any) -> str | None:
+        value = get(config)
+        asks = bool(_platforms) and value == own and is_own_code(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        return _platforms[-1]() if asks else value
+
+    kind.jax_platforms = property(read, original.fset)
 
 
 def _answer_by_caller(*answers: Callable[..., Any]) -> None:
@@ -340,4 +409,5 @@ def _find_devices(backend: Any) -> tuple[Any, ...]:
     if not _TARGET.is_gpu or not (backend is None or isinstance(backend, str)) or backend not in _NAMES:
         return ()
     _TARGET.was_asked = True
+    _note_line()
     return _TARGET.devices

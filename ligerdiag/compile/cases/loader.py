@@ -30,7 +30,9 @@ from typing import Any, cast
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.dependencies import compute_digest
+from ligerdiag.compile.cases.device_queries import PLATFORMS_VARIABLE, give_platforms
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
+from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.patched_files import PATCHED_FILES
 from ligerdiag.errors import (
@@ -126,6 +128,8 @@ class CaseLoader:
         self._is_used = True
         self._forget()
         OUTSIDE_READS.install()
+        give_platforms(lambda: OUTSIDE_READS.read_given(PLATFORMS_VARIABLE))
+        OUTSIDE_READS.give_arguments(None if source.pickled else [source.file or source.module])
         ASKED_SIZES.clear()
         os.chdir(source.root)
         self._path = self._path or _compute_path()
@@ -169,7 +173,7 @@ class CaseLoader:
 
     def _is_current(self) -> bool:
         known = OUTSIDE_READS.get_digests() | self._hashes
-        return all(compute_digest(name) == digest for name, digest in known.items())
+        return all(compute_digest(name) == digest for name, digest in known.items() if not OUTSIDE_READS.is_given(name))
 
     def _forget(self) -> None:
         namespaces = _project_namespaces()  # first: a namespace's path cannot be read once its parent is gone
@@ -414,7 +418,11 @@ def load_live_case(source: Source) -> Case:
         )
     sys.path += [folder for folder in state.path if folder not in sys.path]
     _apply_settings(state.settings)
+    give_platforms(lambda: state.platforms)
+    if state.folder and os.path.isdir(state.folder):
+        os.chdir(state.folder)
     stream = io.BytesIO(pickled)
+    LATE_IMPORTS.use(pickle.load(stream))
     arguments: Any = pickle.load(stream)
     case: Case = pickle.load(stream)
     for kind, fields, functions in pickle.load(stream):
@@ -423,10 +431,11 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Removes the kernels of the last live function (one that the caller's process has pickled) and restores the settings of
-    `jax.config`.
+    """Drops the kernels of the last live function, restores the settings of `jax.config`, and gives modules that are
+    imported from now on no state.
     """
     forget_kernels()
+    LATE_IMPORTS.use(None)
     if _settings:
         _update_settings(_settings)
         _settings.clear()

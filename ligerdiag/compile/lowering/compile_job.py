@@ -61,6 +61,7 @@ from ligerdiag.compile.cases.device_queries import answer_as, drop_host_callback
 from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.printed import record_prints
 from ligerdiag.compile.lowering.autotuner_choices import (
     USUAL_LEVEL,
@@ -159,7 +160,12 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
             if same is None or not _copy_artifact(same, request, key):
                 make_artifact(request, program, key, log, begin)
             keep_artifact(Path(request.scratch), store, key)
-    return CompileAnswer(key=key, dependencies=loader.compute_dependencies(), printed=printed.text)
+    return CompileAnswer(
+        key=key,
+        dependencies=loader.compute_dependencies(),
+        printed=printed.text,
+        state_notes=LATE_IMPORTS.notes,
+    )
 
 
 def add_flags(request: CompileRequest, case: Case) -> CompileRequest:
