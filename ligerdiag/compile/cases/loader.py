@@ -28,8 +28,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
-from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.artifacts.dependencies import compute_digest
+from ligerdiag.artifacts.dependencies import compute_digest, drop_unseen
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.cases.patched_files import PATCHED_FILES
@@ -155,7 +154,10 @@ class CaseLoader:
         environment variables that the user's code has read since then, each with the digest that it had when this
         loader first saw it.
         """
-        files = {str(Path(file).resolve()) for file in list_project_modules().values()}
+        modules = [_find_archive(Path(file)) for file in list_project_modules().values()]
+        files = {
+            path for file in modules for path in (str(file.resolve()), os.path.abspath(file))
+        }  # also through links
         if self._source is not None and self._source.file:
             files.add(self._source.file)
         if self._source is not None:
@@ -165,11 +167,11 @@ class CaseLoader:
         if self._source is not None and self._source.pickled:
             files.update(list_live_files(self._source))
         for file in sorted(files - self._hashes.keys()):
-            self._hashes[file] = compute_file_sha256(Path(file))
+            self._hashes[file] = compute_digest(file)
         return OUTSIDE_READS.get_digests() | self._hashes
 
     def _is_current(self) -> bool:
-        known = OUTSIDE_READS.get_digests() | self._hashes
+        known = drop_unseen(OUTSIDE_READS.get_digests()) | self._hashes
         return all(compute_digest(name) == digest for name, digest in known.items())
 
     def _forget(self) -> None:
@@ -182,6 +184,13 @@ class CaseLoader:
         forget_live_case()
         OUTSIDE_READS.forget()
         self._source, self._cases, self._hashes = None, {}, {}
+
+
+def _find_archive(file: Path) -> Path:
+    """Returns the file of a module; the archive, if the module is in one, such as `lib.zip/model.py`."""
+    if file.exists():
+        return file
+    return next((folder for folder in file.parents if folder.is_file()), file)
 
 
 def _compute_path() -> list[str]:
