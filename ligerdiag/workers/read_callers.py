@@ -2,6 +2,7 @@
 
 import inspect
 import sysconfig
+import threading
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,10 @@ _TOOLS = frozenset({"jax", "jaxlib", "jax_triton", "jax_plugins", "triton", "lig
 _RECORDERS = ("ligerdiag.workers.outside_reads", "ligerdiag.workers.read_callers")
 _LOADERS = ("ligerdiag.compile.cases.loader", "ligerdiag.compile.cases.live_functions")
 """Modules of ligerdiag that import for the user what the source names."""
+
+
+_thread = threading.local()
+"""Has `asks` while this thread finds out whose a file is, which asks for links, too."""
 
 
 def find_caller() -> FrameType | None:
@@ -31,7 +36,7 @@ def is_read_by_user(frame: FrameType | None) -> bool:
     """
     last = None
     for last in _walk_to_tools(frame):
-        if is_project_file(last.f_code.co_filename):
+        if _is_of_user(last.f_code.co_filename):
             return True
     return _is_bottom_of_thread(last)
 
@@ -42,8 +47,10 @@ def is_asked_by_user(frame: FrameType | None) -> bool:
     """
     while frame is not None and _is_of_python(frame.f_code.co_filename):
         frame = frame.f_back
-    return frame is not None and (
-        is_project_file(frame.f_code.co_filename) or frame.f_globals.get("__name__") in _LOADERS
+    return (
+        not getattr(_thread, "asks", False)
+        and frame is not None
+        and (_is_of_user(frame.f_code.co_filename) or frame.f_globals.get("__name__") in _LOADERS)
     )
 
 
@@ -54,7 +61,7 @@ def find_starter(frame: FrameType | None) -> FrameType | None:
     is_library, one = False, None
     for one in _walk_to_tools(frame):
         file = one.f_code.co_filename
-        if is_project_file(file):
+        if _is_of_user(file):
             return one
         if one.f_globals.get("__name__") == "platform":
             return None  # it runs `uname`, of which the answer belongs to the machine
@@ -91,12 +98,23 @@ def _walk_to_tools(frame: FrameType | None) -> Generator[FrameType]:
     """Yields the frames from the inner to the outer one, up to and without the first of a package of `_TOOLS`; a file of the
     user's is none of theirs, whatever its module is called.
     """
+    if getattr(_thread, "asks", False):
+        return
     while frame is not None:
         is_tool = str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TOOLS
-        if is_tool and not is_project_file(frame.f_code.co_filename):
+        if is_tool and not _is_of_user(frame.f_code.co_filename):
             return
         yield frame
         frame = frame.f_back
+
+
+@cache
+def _is_of_user(file: str) -> bool:
+    _thread.asks = True
+    try:
+        return is_project_file(file)
+    finally:
+        _thread.asks = False
 
 
 @cache
