@@ -31,6 +31,7 @@ from ligerdiag.workers.read_callers import (
     find_caller,
     find_starter,
     is_asked_by_user,
+    is_of_spawn,
     is_read_by_user,
     list_python_callers,
 )
@@ -44,10 +45,13 @@ _UNSEEN = {
     "os.exec": "starts a program",
     "os.fork": "forks a process",
     "os.forkpty": "forks a process",
+    "multiprocessing": "starts a process",
     "sqlite3.connect": "opens a database",
     "socket.connect": "opens a connection",
 }
-"""The audit events after which the user's code may know something that nobody can look up again."""
+"""The audit events after which the user's code may know something that nobody can look up again; multiprocessing has none
+when it starts a new interpreter, but opens a pipe to it.
+"""
 _ASK_PRESENCE = frozenset({"exists", "lexists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount"})
 _ASK_LINK = frozenset({"islink", "is_symlink"})
 _PASS_STATUS = frozenset({"stat", "lstat", "getsize", "getmtime", "getatime", "getctime", "owner", "group"})
@@ -115,7 +119,9 @@ class OutsideReads:
     def _note_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = arguments
-            if not getattr(self._thread, "knows_folder", False):
+            if isinstance(path, int) and is_of_spawn(find_caller()):
+                self._note_unseen("multiprocessing", arguments)
+            elif not getattr(self._thread, "knows_folder", False):
                 is_written = bool(set("wax+") & set(mode) if mode else flags & _WRITES)
                 self._note_path(DependencyKind.CONTENTS, path, is_written=is_written)
         elif event in ("os.listdir", "os.scandir"):
@@ -124,9 +130,10 @@ class OutsideReads:
             self._note_unseen(event, arguments)
 
     def _note_listing(self, event: str, path: Any) -> None:
-        names, is_metadata = list_python_callers(find_caller())
-        if is_metadata:
-            return  # recorded as a distribution
+        caller = find_caller()
+        names, is_metadata = list_python_callers(caller)
+        if is_metadata or (caller is not None and caller.f_code.co_filename.startswith("<frozen importlib")):
+            return  # recorded as a distribution, or as the place of a module
         kind = DependencyKind.FOLDER if names or event == "os.listdir" else DependencyKind.ENTRIES
         self._note_path(kind, path)
 

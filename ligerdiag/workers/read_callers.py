@@ -71,6 +71,11 @@ def find_starter(frame: FrameType | None) -> FrameType | None:
     return one if _is_bottom_of_thread(one) else None
 
 
+def is_of_spawn(frame: FrameType | None) -> bool:
+    """Returns whether multiprocessing starts a process with an interpreter of its own."""
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("multiprocessing.popen_")
+
+
 def list_python_callers(frame: FrameType | None) -> tuple[frozenset[str], bool]:
     """Returns the names of the functions of Python's library through which another code asks, and whether
     `importlib.metadata` is among their modules.
