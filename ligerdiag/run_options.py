@@ -112,8 +112,8 @@ class CheckOptions:
         bool,
         Option(
             "--refresh",
-            help="Compile and replay again, even if the cache has the results: for a program that depends on the time, random"
-            " numbers, or files that a C library reads, which the cache does not see.",
+            help="Compile and replay again, even if the cache has the results: for a program that depends on the time,"
+            " random numbers, or files that a C library reads, which the cache does not see.",
         ),
     ] = False
     replay: Replays = True
