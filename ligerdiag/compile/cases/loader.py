@@ -114,6 +114,8 @@ class CaseLoader:
         self._source: Source | None = None
         self._cases: dict[str, Case] = {}
         self._hashes: dict[str, str] = {}
+        self._loaded: dict[str, str] = {}
+        """The dependencies of the import, each with its digest at the end of the import, which may write what it has read."""
 
     def load(self, source: Source) -> dict[str, Case]:
         """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it cannot be
@@ -138,6 +140,7 @@ class CaseLoader:
         PATCHED_FILES.use(source)
         cases = _index_cases(_read_cases(source), source)
         self._source, self._cases = source, cases
+        self._loaded = {name: compute_digest(name) for name in drop_unseen(OUTSIDE_READS.get_digests())}
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
@@ -171,7 +174,7 @@ class CaseLoader:
         return OUTSIDE_READS.get_digests() | self._hashes
 
     def _is_current(self) -> bool:
-        known = drop_unseen(OUTSIDE_READS.get_digests()) | self._hashes
+        known = drop_unseen(OUTSIDE_READS.get_digests()) | self._loaded | self._hashes
         return all(compute_digest(name) == digest for name, digest in known.items())
 
     def _forget(self) -> None:
@@ -183,7 +186,7 @@ class CaseLoader:
             del sys.modules[name]
         forget_live_case()
         OUTSIDE_READS.forget()
-        self._source, self._cases, self._hashes = None, {}, {}
+        self._source, self._cases, self._hashes, self._loaded = None, {}, {}, {}
 
 
 def _find_archive(file: Path) -> Path:
