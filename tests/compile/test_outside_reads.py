@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -28,6 +29,7 @@ from ligerdiag.workers.pool import Pool
 PROGRAM = """
 import json
 import os
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -38,6 +40,9 @@ from ligerdiag import Arg, Case
 FOLDER = Path(__file__).parent
 ROWS = json.loads((FOLDER / "config.json").read_text())["rows"]
 
+
+sys.path.append(str(FOLDER / "library.zip"))
+import zipped
 
 try:
     import fast_path
@@ -78,6 +83,7 @@ def test_what_the_users_code_reads_is_part_of_the_question(tmp_path: Path, monke
     (tmp_path / "config.json").write_text(json.dumps({"rows": 4}))
     (tmp_path / "constants.py").write_text("K = 1")
     (tmp_path / "parts").mkdir()
+    _write_archive(tmp_path / "library.zip", "A = 1")
     np.save(tmp_path / "weights.npy", np.ones(2, np.float32))
     assert not is_cached()
     assert is_cached()
@@ -109,6 +115,51 @@ def test_what_the_users_code_reads_is_part_of_the_question(tmp_path: Path, monke
     (tmp_path / "fast_path.py").touch()
     assert not is_cached()
     assert is_cached()
+    _write_archive(tmp_path / "library.zip", "A = 2")
+    assert not is_cached()
+
+
+def _write_archive(file: Path, text: str) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("zipped.py", text)
+
+
+STARTER = """
+import subprocess
+
+import jax.numpy as jnp
+
+from ligerdiag import Arg, Case
+
+print("imports")
+subprocess.call(["true"])
+
+
+def step(x):
+    print("traces")
+    subprocess.call(["true"])
+    return jnp.sin(x)
+
+
+CASE = Case(name="starter", function=step, args=(Arg(shape=(2,)),))
+"""
+
+
+@pytest.mark.nightly
+def test_a_case_that_starts_a_program_is_compiled_each_time(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STARTER)
+    printed: list[str] = []
+    for _ in range(2):
+        with Pool(cache=Cache(tmp_path / "cache"), jobs=1) as pool:
+            cases = discover_cases(
+                ["program.py"], pool=pool, directory=tmp_path, on_printed=lambda _, text: printed.append(text)
+            )
+            (result,) = compile_cases(cases, [load_target("h100")], pool=pool)
+        assert result.error is None
+        assert not result.cached
+        printed.append(result.printed)
+    reason = "ligerdiag: not kept in the cache, because program.py:{} starts a program (subprocess.Popen)\n"
+    assert printed == ["imports\n" + reason.format(9), "traces\n" + reason.format(14)] * 2
 
 
 def _load(file: Path) -> object:

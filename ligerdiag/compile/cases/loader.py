@@ -115,7 +115,7 @@ class CaseLoader:
         self._cases: dict[str, Case] = {}
         self._hashes: dict[str, str] = {}
         self._loaded: dict[str, str] = {}
-        """The dependencies of the import, each with its digest at the end of the import, which may write what it has read."""
+        """The dependencies of the import, with their digests at its end: an import may write what it has read."""
 
     def load(self, source: Source) -> dict[str, Case]:
         """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it cannot be
