@@ -10,8 +10,8 @@
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
-every project file that was imported for the answer keeps its sha256. An entry counts as missing if its file cannot be
-read, or if its question or key is not the one that was looked up. Failures are never kept.
+everything that the user's code read for the answer is unchanged (see `dependencies`). An entry counts as missing if its
+file cannot be read, or if its question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
 process that makes an artifact holds the lock of its program; other processes that want the same program wait and then
