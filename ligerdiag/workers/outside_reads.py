@@ -52,6 +52,7 @@ _UNSEEN = {
 """The audit events after which the user's code may know something that nobody can look up again; multiprocessing has none
 when it starts a new interpreter, but opens a pipe to it.
 """
+_MAKES = ("os.mkdir", "os.rename", "os.link")
 _ASK_PRESENCE = frozenset({"exists", "lexists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount"})
 _ASK_LINK = frozenset({"islink", "is_symlink"})
 _PASS_STATUS = frozenset({"stat", "lstat", "getsize", "getmtime", "getatime", "getctime", "owner", "group"})
@@ -66,6 +67,8 @@ class OutsideReads:
         self._digests: dict[str, str] = {}
         self._own: set[str] = set()
         """Paths and names of variables that this process has written; reading them afterwards depends on nothing outside."""
+        self._made: set[str] = set()
+        """Folders that this process has made, such as a temporary one; nor does reading anything in them."""
         self._notes: list[str] = []
         self._is_installed = False
         self._thread = threading.local()
@@ -91,7 +94,7 @@ class OutsideReads:
 
     def forget(self) -> None:
         """Forgets the reads so far."""
-        self._digests, self._own, self._notes = {}, set(), []
+        self._digests, self._own, self._made, self._notes = {}, set(), set(), []
 
     def get_digests(self) -> dict[str, str]:
         """Returns the dependencies by name, each with the digest that it had when it was first read."""
@@ -126,8 +129,32 @@ class OutsideReads:
                 self._note_path(DependencyKind.CONTENTS, path, is_written=is_written)
         elif event in ("os.listdir", "os.scandir"):
             self._note_listing(event, arguments[0] if arguments[0] is not None else ".")
+        elif event in _MAKES:
+            self._note_made(event, arguments)
         elif event in _UNSEEN:
             self._note_unseen(event, arguments)
+
+    def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Notes a folder that is about to be made, or a file that is about to get another name. The last argument is the open
+        folder to which the new path is relative, or -1.
+        """
+        if not is_read_by_user(find_caller()):
+            return
+        is_folder, number = event == "os.mkdir", None if arguments[-1] == -1 else arguments[-1]
+        try:
+            file = _locate(arguments[0 if is_folder else 1], number)
+            source = file if is_folder else _locate(arguments[0], None)
+        except (OSError, ValueError, TypeError):
+            return
+        if is_folder:
+            if not os.path.lexists(file):
+                self._made.add(file)
+        elif source in self._made:
+            self._made.add(file)
+        elif source in self._own or self._is_in_made(source):
+            self._own.add(file)
+        else:
+            self._note_path(DependencyKind.CONTENTS, source)
 
     def _note_listing(self, event: str, path: Any) -> None:
         caller = find_caller()
@@ -164,6 +191,11 @@ class OutsideReads:
             return
         if file.endswith(".pyc") and not is_written:
             file = _find_source(file)
+        if self._is_in_made(file):
+            real = os.path.realpath(file)
+            if self._is_in_made(real) or real == file:
+                return
+            file = real  # through a link to something that was there before
         dependency = f"{kind.value}{file}"
         if file in self._own or dependency in self._digests or file.startswith(_PSEUDO):
             return
@@ -171,6 +203,13 @@ class OutsideReads:
             self._own.add(file)
         elif is_project_file(file):
             self._digests[dependency] = compute_digest(dependency)
+
+    def _is_in_made(self, file: str) -> bool:
+        return any(
+            file.startswith(f"{place}/") or file == place
+            for folder in self._made
+            for place in (folder, os.path.realpath(folder))
+        )
 
     def _watch_stat(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         @wraps(stat)

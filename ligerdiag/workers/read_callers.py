@@ -100,8 +100,8 @@ def _is_bottom_of_thread(frame: FrameType | None) -> bool:
 
 
 def _walk_to_tools(frame: FrameType | None) -> Generator[FrameType]:
-    """Yields the frames from the inner to the outer one, up to the first of a package of `_TOOLS`, which is left out. A file of
-    the user's does not count as such a package, whatever its module is called.
+    """Yields the frames from the inner to the outer one, up to the first of a package of `_TOOLS`, which is left out. A file
+    of the user's does not count as such a package, whatever its module is called.
     """
     if getattr(_thread, "asks", False):
         return

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -201,6 +202,28 @@ def _open_in(folder: Path, name: str) -> None:
     os.close(number)
 
 
+def _use_temporary_folder() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        inner = Path(name) / "inner"
+        inner.mkdir()
+        (inner / "out.txt").write_text("1")
+        assert [one.stat().st_size for one in os.scandir(inner)] == [1]
+        assert inner.exists()
+        inner.stat()
+
+
+def _read_through_link(file: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "link").symlink_to(file)
+        (Path(name) / "link").read_text()
+
+
+def _replace_output(here: Path) -> None:
+    (here / "draft.txt").write_text("1")
+    os.replace(here / "draft.txt", here / "out.txt")
+    (here / "out.txt").read_text()
+
+
 def _list_opened(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY)
     os.listdir(number)
@@ -272,6 +295,10 @@ NOTICED: dict[str, tuple[Step, Step]] = {
         lambda here: _open_in(here / "first", "inner.py"),
         lambda here: _write(here / "first/inner.py", "2"),
     ),
+    "a link in a temporary folder": (
+        lambda here: _read_through_link(here / "data.py"),
+        lambda here: _write(here / "data.py", "A = 2"),
+    ),
     "a library's function in a thread": (
         lambda here: _read_in_threads([here / "data.py"]),
         lambda here: _write(here / "data.py", "A = 2"),
@@ -322,6 +349,8 @@ UNNOTICED: dict[str, tuple[Step, Step]] = {
     ),
     "an output beside the module": (lambda here: _try_import("absent_e"), lambda here: _write(here / "log.txt", "")),
     "an output beside a distribution": (lambda here: _ask_version("numpy"), lambda here: _write(here / "log.txt", "")),
+    "a temporary folder": (lambda here: _use_temporary_folder(), lambda here: None),
+    "an output that is renamed": (_replace_output, lambda here: _write(here / "out.txt", "longer")),
     "realpath": (lambda here: os.path.realpath(here / "data.py"), lambda here: _write(here / "data.py", "longer")),
     "what a library looks for": (
         lambda here: _run_as("some_library", "try:\n    import absent_f\nexcept ImportError:\n    pass"),
