@@ -52,6 +52,7 @@ _UNSEEN = {
 """The audit events after which the user's code may know something that nobody can look up again; multiprocessing has none
 when it starts a new interpreter, but opens a pipe to it.
 """
+_resolve = posixpath.realpath  # which records nothing
 _MAKES = ("os.mkdir", "os.rename", "os.link")
 _ASK_PRESENCE = frozenset({"exists", "lexists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount"})
 _ASK_LINK = frozenset({"islink", "is_symlink"})
@@ -135,8 +136,8 @@ class OutsideReads:
             self._note_unseen(event, arguments)
 
     def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Notes a folder that is about to be made, or a file that is about to get another name. The last argument is the open
-        folder to which the new path is relative, or -1.
+        """Notes a folder that is about to be made, or a file that is about to get another name. The last argument is the
+        open folder to which the new path is relative, or -1.
         """
         if not is_read_by_user(find_caller()):
             return
@@ -192,7 +193,7 @@ class OutsideReads:
         if file.endswith(".pyc") and not is_written:
             file = _find_source(file)
         if self._is_in_made(file):
-            real = os.path.realpath(file)
+            real = _resolve(file)
             if self._is_in_made(real) or real == file:
                 return
             file = real  # through a link to something that was there before
@@ -208,7 +209,7 @@ class OutsideReads:
         return any(
             file.startswith(f"{place}/") or file == place
             for folder in self._made
-            for place in (folder, os.path.realpath(folder))
+            for place in (folder, _resolve(folder))
         )
 
     def _watch_stat(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
@@ -353,7 +354,7 @@ def _locate(path: Any, folder: int | None) -> str:
 
 def _find_opened(number: int) -> str:
     path = f"/proc/self/fd/{number}"
-    found = os.path.realpath(path)
+    found = _resolve(path)
     if not os.path.exists(found):
         raise FileNotFoundError(path)
     return found
