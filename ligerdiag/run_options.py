@@ -109,7 +109,12 @@ class CheckOptions:
     """Seconds that compiling one case may take, and that its replay may take."""
     cache_directory: Cache = None
     refresh: Annotated[
-        bool, Option("--refresh", help="Compile and replay again, even if the cache has the results.")
+        bool,
+        Option(
+            "--refresh",
+            help="Compile and replay again, even if the cache has the results: for a program that depends on the time,"
+            " random numbers, or files that a C library reads, which the cache does not see.",
+        ),
     ] = False
     replay: Replays = True
     """Whether to replay the programs whose estimated time and memory are within `bounds`."""

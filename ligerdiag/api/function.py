@@ -279,7 +279,8 @@ def check(
     replay: whether to replay program and schedule on numbers. full: whether to replay even if that takes long or
         much memory. device: whether to run the function on the GPUs of this machine as well.
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
-    refresh: compile and replay again even if the cache has the results.
+    refresh: compile and replay again even if the cache has the results, as a function needs that depends on the time,
+        random numbers, or files that a C library reads: the cache does not see them.
     timeout: most seconds for the compile, and again for the replay.
     jobs: largest number of processes, by default one for each core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do, how much memory

@@ -10,8 +10,8 @@
     <root>/locks, <root>/packages, <root>/triton, <root>/bytecode            see `toolchains.toolchain`
 
 An index entry answers "the cases of this file" or "the artifact of this case on this target". It is valid as long as
-every project file that was imported for the answer keeps its sha256. An entry counts as missing if its file cannot be
-read, or if its question or key is not the one that was looked up. Failures are never kept.
+everything that the user's code read for the answer is unchanged (see `dependencies`). An entry counts as missing if its
+file cannot be read, or if its question or key is not the one that was looked up. Failures are never kept.
 
 An artifact is built in a temporary sibling directory and renamed into place, so no process sees a partial one. A
 process that makes an artifact holds the lock of its program; other processes that want the same program wait and then
@@ -43,7 +43,7 @@ from ligerdiag.artifacts.artifact import (
     load_artifact,
     write_manifest,
 )
-from ligerdiag.artifacts.dependencies import compute_digest, is_kept_in_memory
+from ligerdiag.artifacts.dependencies import compute_digest, drop_unseen, is_kept_in_memory
 from ligerdiag.artifacts.scratch_folders import Lease, hold_lease, is_held, remove_stale_folders_once
 from ligerdiag.cache_root import find_cache_root
 from ligerdiag.codec import FieldError, Json, parse_object, read_object, read_str_map
@@ -117,10 +117,10 @@ class Cache:
 
     def find_dependencies(self, question: Mapping[str, object]) -> dict[str, str] | None:
         """Returns the files on which the kept answer to the question depends, each with its sha256; None if there is no
-        valid answer.
+        answer, or if something has changed. An answer that is never used again has dependencies, too.
         """
-        found = self._find_entry(question, INDEX)
-        return None if found is None else found[1]
+        found = self._read_entry(question, INDEX)
+        return None if found is None or not self.are_unchanged(drop_unseen(found[1])) else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
         """Returns whether each dependency (a file or an environment variable) still has the digest that `dependencies`
@@ -129,6 +129,10 @@ class Cache:
         return all(self._digest(name) == digest for name, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
+        found = self._read_entry(question, folder)
+        return found if found is not None and self.are_unchanged(found[1]) else None
+
+    def _read_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
         try:
             entry = parse_object(read_untrusted(self._locate(question, folder), MAXIMUM_JSON_BYTES))
             dependencies = read_str_map(entry, "dependencies")
@@ -137,7 +141,7 @@ class Cache:
                 return None
         except (ArtifactError, FieldError):
             return None
-        return (answer, dependencies) if dependencies and self.are_unchanged(dependencies) else None
+        return (answer, dependencies) if dependencies else None
 
     def keep_answer(
         self,

@@ -1,20 +1,21 @@
 """Computes digests of the files, folders and environment variables on which an answer in the cache depends.
 
-A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix and a name:
-`env:` for the value of an environment variable, `argv:` for the command line, `exists:` for the presence of a file or
-folder, `folder:` for the names in a folder. The digest is empty if there is no such file, variable or folder.
+A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix of
+`DependencyKind` and the name of a thing of that kind. The digest is empty if there is no such file, variable or folder.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
+from ligerdiag.artifacts.import_search import search_distribution, search_module
+from ligerdiag.errors import is_project_file
 
 
 class DependencyKind(StrEnum):
@@ -26,12 +27,32 @@ class DependencyKind(StrEnum):
     VARIABLE = "env:"
     COMMAND_LINE = "argv:"
     PRESENCE = "exists:"
+    """Whether there is a file, a folder, another thing, or a link to nothing."""
+    ACCESS = "access:"
+    """Whether this process may read, write and execute a file."""
+    STATUS = "status:"
+    """Size, owner, permissions, and time of the last change of a file or folder."""
+    LINK = "link:"
+    """The file or folder to which a path leads through symbolic links."""
     FOLDER = "folder:"
+    """The names in a folder, and which of them are folders and links."""
+    ENTRIES = "entries:"
+    """The names in a folder with the status of each."""
+    IMPORT = "import:"
+    """Where an import finds a module. The name has several lines: the module, and the searched folders."""
+    DISTRIBUTION = "distribution:"
+    """The version of an installed distribution. The name has several lines: the distribution, and the searched folders."""
+    UNSEEN = "unseen:"
+    """Something whose state nobody can look up, such as the answer of a started program. It never counts as unchanged."""
 
 
 _OF_PROCESS = (DependencyKind.VARIABLE, DependencyKind.COMMAND_LINE)
 LARGE = 64 << 20
 """Bytes above which a file is identified by its size and the time of its last change, not by its contents."""
+RECORDED = "recorded"
+"""The digest of an UNSEEN dependency when it is recorded; `compute_digest` never returns it for one."""
+_SEARCHES = (DependencyKind.IMPORT, DependencyKind.DISTRIBUTION)
+_WITHOUT_PATH = (*_OF_PROCESS, DependencyKind.UNSEEN)
 
 
 def digest_text(text: str | None) -> str:
@@ -49,9 +70,27 @@ def compute_digest(dependency: str) -> str:
             case DependencyKind.COMMAND_LINE:
                 return digest_text(json.dumps(list(map(str, sys.argv))))
             case DependencyKind.PRESENCE:
-                return "yes" if os.path.lexists(name) and os.path.exists(name) else ""
+                return _describe_presence(name)
+            case DependencyKind.ACCESS:
+                asked = {"r": os.R_OK, "w": os.W_OK, "x": os.X_OK, "f": os.F_OK}
+                return "".join(letter for letter, mode in asked.items() if os.access(name, mode))
+            case DependencyKind.STATUS:
+                return _describe_status(name)
+            case DependencyKind.LINK:
+                return _describe_link(name)
             case DependencyKind.FOLDER:
-                return digest_text("\n".join(sorted(filter(_is_listed, os.listdir(name)))))
+                return digest_text("\n".join(sorted(one + mark for one, mark in _list_entries(name))))
+            case DependencyKind.ENTRIES:
+                names = sorted(one for one, _ in _list_entries(name))
+                return digest_text("\n".join(f"{one} {_describe_status(os.path.join(name, one))}" for one in names))
+            case DependencyKind.IMPORT:
+                module, *entries = name.split("\n")
+                return search_module(module, entries)[0]
+            case DependencyKind.DISTRIBUTION:
+                distribution, *entries = name.split("\n")
+                return search_distribution(distribution, entries)
+            case DependencyKind.UNSEEN:
+                return ""
             case DependencyKind.CONTENTS:
                 return _digest_file(Path(name))
     except (OSError, ValueError):
@@ -63,10 +102,22 @@ def is_kept_in_memory(dependency: str) -> bool:
     return _split(dependency)[0] in _OF_PROCESS
 
 
+def drop_unseen(dependencies: Mapping[str, str]) -> dict[str, str]:
+    """Returns the dependencies whose state can be looked up again."""
+    return {name: digest for name, digest in dependencies.items() if not name.startswith(DependencyKind.UNSEEN.value)}
+
+
 def move_path(dependency: str, move: Callable[[str], str]) -> str:
-    """Returns the name of the dependency with another path, such as one relative to a project's folder."""
+    """Returns the name of the dependency with another path, such as one relative to a project's folder. In a searched path,
+    the folders of Python and of installed packages stay absolute.
+    """
     kind, name = _split(dependency)
-    return dependency if kind in _OF_PROCESS else f"{kind.value}{move(name)}"
+    if kind in _WITHOUT_PATH:
+        return dependency
+    if kind in _SEARCHES:
+        first, *entries = name.split("\n")
+        return f"{kind.value}{'\n'.join((first, *(one if _is_foreign(one) else move(one) for one in entries)))}"
+    return f"{kind.value}{move(name)}"
 
 
 def _split(dependency: str) -> tuple[DependencyKind, str]:
@@ -76,14 +127,49 @@ def _split(dependency: str) -> tuple[DependencyKind, str]:
     return DependencyKind.CONTENTS, dependency
 
 
-def _is_listed(name: str) -> bool:
-    return not name.startswith(".") and name != "__pycache__"
+def _is_foreign(folder: str) -> bool:
+    return os.path.isabs(folder) and not is_project_file(os.path.join(folder, "module.py"))
+
+
+def _describe_presence(path: str) -> str:
+    if os.path.isfile(path):
+        return "file"
+    if os.path.isdir(path):
+        return "folder"
+    if os.path.exists(path):
+        return "other"
+    return "link" if os.path.lexists(path) else ""
+
+
+def _describe_status(path: str) -> str:
+    own = os.lstat(path)
+    try:
+        status = os.stat(path)
+    except OSError:  # a link to nothing
+        status = own
+    fields = (status.st_mode, status.st_uid, status.st_gid, status.st_size, status.st_mtime_ns)
+    return " ".join(map(str, fields if own.st_mode == status.st_mode else (*fields, own.st_mode)))
+
+
+def _describe_link(path: str) -> str:
+    target, real = os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)
+    return digest_text(f"{target}\n{real}") if target or real != path else ""
+
+
+def _list_entries(folder: str) -> list[tuple[str, str]]:
+    """Returns the names in the folder, each with a mark that says whether it is a folder or a link."""
+    with os.scandir(folder) as entries:
+        return [
+            (one.name, "@" if one.is_symlink() else "/" if one.is_dir() else "")
+            for one in entries
+            if not one.name.startswith(".") and one.name != "__pycache__"
+        ]
 
 
 def _digest_file(path: Path) -> str:
     status = path.stat()
     if not S_ISREG(status.st_mode):
-        return ""  # opening a pipe would wait for its other end
+        return "folder" if S_ISDIR(status.st_mode) else ""  # opening a pipe would wait for its other end
     if status.st_size > LARGE:
         return f"{status.st_size} bytes of {status.st_mtime_ns}"
     return compute_file_sha256(path)

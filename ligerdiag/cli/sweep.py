@@ -116,9 +116,14 @@ class SweepLine:
         ),
     ] = None
     time_limit: TimeLimit = None
-    refresh: Annotated[bool, Option("--refresh", help="Run every task again, even if the store has its result.")] = (
-        False
-    )
+    refresh: Annotated[
+        bool,
+        Option(
+            "--refresh",
+            help="Run every task again, even if the store has its result: for programs that depend on the time, random"
+            " numbers, or files that a C library reads, which the store does not see.",
+        ),
+    ] = False
     retry: Annotated[bool, Option("--retry", help="Run again the tasks that could not be analysed.")] = False
 
 

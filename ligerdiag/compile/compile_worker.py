@@ -7,6 +7,7 @@ from typing import Any
 from ligerdiag.codec import Json
 from ligerdiag.model.jobs import CompileRequest, DiscoverAnswer, DiscoverRequest, parse_request, render_answer
 from ligerdiag.workers.loop import Answerer, serve
+from ligerdiag.workers.outside_reads import OUTSIDE_READS
 
 
 def prepare() -> Answerer:
@@ -44,7 +45,8 @@ def prepare() -> Answerer:
                     loaded = loader.load(source)
                 cases = tuple(describe_case(case, source) for case in loaded.values())
                 dependencies = loader.compute_dependencies()
-                return render_answer(DiscoverAnswer(cases=cases, dependencies=dependencies, printed=printed.text))
+                text = "".join((printed.text, *OUTSIDE_READS.get_notes()))
+                return render_answer(DiscoverAnswer(cases=cases, dependencies=dependencies, printed=text))
             case CompileRequest() as request:
                 return render_answer(compile_case(request, loader, log))
 

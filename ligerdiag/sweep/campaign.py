@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.dependencies import drop_unseen
 from ligerdiag.codec import (
     FieldError,
     Json,
@@ -161,14 +162,15 @@ def _find_missing(
     missing: list[tuple[SweepTask, bool]] = []
     for key, task in tasks.items():
         result = store.find(key) if key in there and not options.refresh else None
-        status = None if result is None or not _holds(result, task, cache) else _find_status(result, task)
+        is_kept = result is not None and result.dependencies == drop_unseen(result.dependencies)
+        status = _find_status(result, task) if result is not None and is_kept and _holds(result, task, cache) else None
         if status is None or (options.retry and status is Status.ERROR):
             missing.append((task, key in there))
     return missing
 
 
 def _holds(result: StoredResult, task: SweepTask, cache: Cache) -> bool:
-    return is_of(result, task) and cache.are_unchanged(locate_files(task.source, result.dependencies))
+    return is_of(result, task) and cache.are_unchanged(drop_unseen(locate_files(task.source, result.dependencies)))
 
 
 def _find_status(result: StoredResult, task: SweepTask) -> Status | None:

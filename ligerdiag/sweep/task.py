@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ligerdiag import api
 from ligerdiag.artifacts.cache import Cache
+from ligerdiag.artifacts.dependencies import drop_unseen
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import (
     FieldError,
@@ -182,7 +183,7 @@ def _require_same(task: SweepTask, cache: Cache) -> None:
             f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than the client:"
             " install the same on both"
         )
-    if not cache.are_unchanged(locate_files(task.source, task.dependencies)):
+    if not cache.are_unchanged(drop_unseen(locate_files(task.source, task.dependencies))):
         raise UnfitWorker(f"a worker has other files than the client: give it the same `{task.source.root}`")
 
 

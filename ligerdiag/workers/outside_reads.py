@@ -1,59 +1,92 @@
-"""Records what the user's code reads from outside while it is imported and traced, so that a cached answer is not used after
-one of these things has changed. The things are environment variables, contents and presence of files, and names in folders.
+"""Records what the user's code reads from outside while it is imported and traced, so that an answer in the cache is not
+used after one of these things has changed: environment variables, files and folders, modules and installed distributions.
 
-Python reports each opened file and each listed folder to its audit hooks. For environment variables, methods of
-`os.environ` are replaced, and for the presence of files `os.stat`. A read counts if the user's code makes it, itself or
-through an installed package such as numpy, and not if JAX, Triton or ligerdiag makes it on the way, or if Python reads a
-module to import it. Not seen: files that a library opens in C, the environment of a started program, the time, and random
-numbers.
+Python reports each opened file, each listed folder and each started program to its audit hooks. For environment variables,
+methods of `os.environ` are replaced; for questions about files, functions of `os`; and a finder in front of all others sees
+each import. A read counts if the user's code makes it, itself or through an installed package such as numpy, and not if JAX,
+Triton or ligerdiag makes it on the way. A search for a module counts only if the user's code makes it, because libraries
+look for optional modules all the time.
+
+What a started program or another process reads, a database or a connection cannot be looked up later: an answer that
+depends on it is not used again. Not seen: the files that a library opens in C, /proc, the time, and random numbers.
 
 Where a worker has another value of a variable than the process that asks, such as JAX_PLATFORMS, the user's own code reads
 the value of that process, and every library the worker's. It also reads that process's `sys.argv`.
 """
 
-import inspect
 import json
 import os
-import re
+import posixpath
 import sys
-import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
+from importlib.abc import MetaPathFinder
+from importlib.util import source_from_cache
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, cast
 
-from ligerdiag.artifacts.dependencies import DependencyKind, compute_digest, digest_text
+from ligerdiag.artifacts.dependencies import RECORDED, DependencyKind, compute_digest, digest_text
+from ligerdiag.artifacts.import_search import search_module
 from ligerdiag.errors import is_project_file
 from ligerdiag.toolchains.toolchain import is_set_for_workers
 from ligerdiag.workers.given_process import GIVEN_VARIABLE, GivenProcess, read_given
+from ligerdiag.workers.read_callers import (
+    find_caller,
+    find_starter,
+    is_asked_by_user,
+    is_of_spawn,
+    is_own_code,
+    is_read_by_user,
+    list_python_callers,
+)
 
-_TOOLS = frozenset({"jax", "jaxlib", "jax_triton", "jax_plugins", "triton", "ligerdiag"})
-"""Packages whose own reads do not count: their versions and settings are part of every question to the cache."""
 _PSEUDO = ("/proc/", "/sys/", "/dev/")
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_UNSEEN = {
+    "subprocess.Popen": "starts a program",
+    "os.system": "starts a program",
+    "os.posix_spawn": "starts a program",
+    "os.exec": "starts a program",
+    "os.fork": "forks a process",
+    "os.forkpty": "forks a process",
+    "multiprocessing": "starts a process",
+    "sqlite3.connect": "opens a database",
+    "socket.connect": "opens a connection",
+}
+"""The audit events after which the user's code may know something that nobody can look up again; multiprocessing has none
+when it starts a new interpreter, but opens a pipe to it.
+"""
+_resolve = posixpath.realpath  # which records nothing
+_MAKES = ("os.mkdir", "os.rename", "os.link")
+_ASK_PRESENCE = frozenset({"exists", "lexists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount"})
+_ASK_LINK = frozenset({"islink", "is_symlink"})
+_PASS_STATUS = frozenset({"stat", "lstat", "getsize", "getmtime", "getatime", "getctime", "owner", "group"})
+"""Functions of Python's library that return the status of a file, or a part of it, to their caller."""
+_RECORDED_OTHERWISE = frozenset({"realpath", "walk", "fwalk", "_fwalk"})
 
 
 class OutsideReads:
-    """The environment variables, files and folders that the user's code has read since the last call of `forget`, each with
-    its digest at the first read.
-    """
+    """The things outside that were read since the last `forget`, each with its digest at the first read."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
         self._own: set[str] = set()
         """Paths and names of variables that this process has written; reading them afterwards depends on nothing outside."""
+        self._made: set[str] = set()
+        """Folders that this process has made, such as a temporary one; nor does reading anything in them."""
+        self._notes: list[str] = []
         self._given = GivenProcess()
         self._is_worker = False
         self._is_installed = False
+        self._thread = threading.local()
 
     def install(self) -> None:
-        """Installs the hooks that record each read. They stay until the process ends."""
+        """Begins to record, for the rest of the process."""
         if self._is_installed:
             return
         self._is_installed = True
-        sys.addaudithook(self._note_event)
         self._given, self._is_worker = read_given(), GIVEN_VARIABLE in os.environ
         mapping: Any = type(os.environ)
         mapping.__iter__ = self._watch_names(mapping.__iter__)
@@ -61,20 +94,22 @@ class OutsideReads:
         mapping.__getitem__ = self._watch_read(mapping.__getitem__)
         mapping.__setitem__ = self._watch_write(mapping.__setitem__)
         mapping.__delitem__ = self._watch_write(self._watch_delete(mapping.__delitem__))
-        original = os.stat
-        os.stat = self._watch_stat(original)
-        for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
-            if original in supported:  # shutil asks whether `os.stat` is one of them
-                supported.add(os.stat)
+        for name in ("stat", "lstat"):
+            _replace(os, name, self._watch_stat)
+        _replace(os, "access", self._watch_access)
+        _replace(os, "readlink", self._watch_link)
+        _replace(os, "open", self._watch_open)
+        _replace(os, "fstat", self._watch_fstat)
+        _replace(posixpath, "realpath", self._watch_realpath)
+        sys.meta_path.insert(0, _ImportWatch(self))
+        sys.addaudithook(self._note_event)
 
     def forget(self) -> None:
-        """Removes all recorded reads, so that the record is empty again."""
-        self._digests, self._own = {}, set()
+        """Forgets the reads so far."""
+        self._digests, self._own, self._made, self._notes = {}, set(), set(), []
 
     def get_digests(self) -> dict[str, str]:
-        """Returns the recorded reads. A key names what was read, such as an environment variable or a file; the value is its
-        digest at the first read.
-        """
+        """Returns the dependencies by name, each with the digest that it had when it was first read."""
         return dict(self._digests)
 
     def is_given(self, dependency: str) -> bool:
@@ -84,36 +119,173 @@ class OutsideReads:
             f"{kind}:" == DependencyKind.VARIABLE.value and name in self._given.variables
         )
 
+    def get_notes(self, after: int = 0) -> tuple[str, ...]:
+        """Returns one line for each thing because of which the answer is not kept, without the first `after` lines."""
+        return tuple(self._notes[after:])
+
+    def note_search(self, name: str, path: Sequence[str] | None) -> None:
+        """Records that a module is looked for in the entries of a path; None means `sys.path`."""
+        if not is_asked_by_user(find_caller()) or (path is None and name in sys.builtin_module_names):
+            return
+        tail = name.rpartition(".")[2]
+        entries = _make_absolute(sys.path if path is None else path)
+        place, number = search_module(tail, entries)
+        self._digests.setdefault("\n".join((f"{DependencyKind.IMPORT.value}{tail}", *entries[:number])), place)
+
+    def note_distribution(self, name: str | None, path: Sequence[str]) -> None:
+        """Records that an installed distribution is looked for, or all of them, if `name` is None."""
+        if find_starter(find_caller()) is not None:
+            dependency = "\n".join((f"{DependencyKind.DISTRIBUTION.value}{name or ''}", *_make_absolute(path)))
+            self._digests.setdefault(dependency, compute_digest(dependency))
+
     def _note_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = arguments
-            is_written = bool(set("wax+") & set(mode) if mode else flags & _WRITES)
-            self._note_path(DependencyKind.CONTENTS, path, is_written=is_written)
+            if isinstance(path, int) and is_of_spawn(find_caller()):
+                self._note_unseen("multiprocessing", arguments)
+            elif not getattr(self._thread, "knows_folder", False):
+                is_written = bool(set("wax+") & set(mode) if mode else flags & _WRITES)
+                self._note_path(DependencyKind.CONTENTS, path, is_written=is_written)
         elif event in ("os.listdir", "os.scandir"):
-            self._note_path(DependencyKind.FOLDER, arguments[0] if arguments[0] is not None else ".")
+            self._note_listing(event, arguments[0] if arguments[0] is not None else ".")
+        elif event in _MAKES:
+            self._note_made(event, arguments)
+        elif event in _UNSEEN:
+            self._note_unseen(event, arguments)
 
-    def _note_path(self, kind: DependencyKind, path: Any, *, is_written: bool = False) -> None:
-        if not isinstance(path, str | bytes | os.PathLike):  # an open file has only a number
+    def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Notes a folder that is about to be made, or a file that is about to get another name. The last argument is the
+        open folder to which the new path is relative, or -1.
+        """
+        if not is_read_by_user(find_caller()):
             return
-        caller = _find_caller()
-        if caller is None or caller.f_code.co_filename.startswith("<frozen importlib") or not _is_read_by_user(caller):
+        is_folder, number = event == "os.mkdir", None if arguments[-1] == -1 else arguments[-1]
+        try:
+            file = _locate(arguments[0 if is_folder else 1], number)
+            source = file if is_folder else _locate(arguments[0], None)
+        except (OSError, ValueError, TypeError):
+            return
+        if is_folder:
+            if not os.path.lexists(file):
+                self._made.add(file)
+        elif source in self._made:
+            self._made.add(file)
+        elif source in self._own or self._is_in_made(source):
+            self._own.add(file)
+        else:
+            self._note_path(DependencyKind.CONTENTS, source)
+
+    def _note_listing(self, event: str, path: Any) -> None:
+        caller = find_caller()
+        names, is_metadata = list_python_callers(caller)
+        if is_metadata or (caller is not None and caller.f_code.co_filename.startswith("<frozen importlib")):
+            return  # recorded as a distribution, or as the place of a module
+        kind = DependencyKind.FOLDER if names or event == "os.listdir" else DependencyKind.ENTRIES
+        self._note_path(kind, path)
+
+    def _note_unseen(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "sqlite3.connect" and arguments[0] in (":memory:", b":memory:", ""):
+            return
+        frame = find_starter(find_caller())
+        if frame is None:
+            return
+        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        dependency = f"{DependencyKind.UNSEEN.value}{place} {_UNSEEN[event]}"
+        if dependency not in self._digests:
+            self._digests[dependency] = RECORDED
+            note = f"ligerdiag: not kept in the cache, because {place} {_UNSEEN[event]} ({event})\n"
+            self._notes.append(note)
+            os.write(2, note.encode(errors="replace"))  # not `sys.stderr`, which the user's code may have replaced
+
+    def _note_path(
+        self, kind: DependencyKind, path: Any, *, folder: int | None = None, is_written: bool = False
+    ) -> None:
+        if kind is DependencyKind.CONTENTS and isinstance(path, int):
+            return  # an open file
+        if not is_read_by_user(find_caller()):
             return
         try:
-            file = os.path.abspath(os.fsdecode(cast("str", path)))
-        except (OSError, ValueError):
+            file = _locate(path, folder)
+        except (OSError, ValueError, TypeError):
             return
-        if file in self._own or f"{kind.value}{file}" in self._digests or file.startswith(_PSEUDO):
+        if file.endswith(".pyc") and not is_written:
+            file = _find_source(file)
+        if self._is_in_made(file):
+            real = _resolve(file)
+            if self._is_in_made(real) or real == file:
+                return
+            file = real  # through a link to something that was there before
+        dependency = f"{kind.value}{file}"
+        if file in self._own or dependency in self._digests or file.startswith(_PSEUDO):
             return
         if is_written:
             self._own.add(file)
         elif is_project_file(file):
-            self._digests[f"{kind.value}{file}"] = compute_digest(f"{kind.value}{file}")
+            self._digests[dependency] = compute_digest(dependency)
+
+    def _is_in_made(self, file: str) -> bool:
+        return any(
+            file.startswith(f"{place}/") or file == place
+            for folder in self._made
+            for place in (folder, _resolve(folder))
+        )
 
     def _watch_stat(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         @wraps(stat)
-        def watched(path: Any, **options: Any) -> os.stat_result:
-            self._note_path(DependencyKind.PRESENCE, path)
-            return stat(path, **options)
+        def watched(path: Any, *, dir_fd: int | None = None, **options: Any) -> os.stat_result:
+            kind = _choose_kind(find_caller())
+            if kind is not None:
+                self._note_path(kind, path, folder=dir_fd)
+            return stat(path, dir_fd=dir_fd, **options)
+
+        return watched
+
+    def _watch_access(self, access: Callable[..., bool]) -> Callable[..., bool]:
+        @wraps(access)
+        def watched(path: Any, mode: int, *, dir_fd: int | None = None, **options: Any) -> bool:
+            self._note_path(DependencyKind.ACCESS, path, folder=dir_fd)
+            return access(path, mode, dir_fd=dir_fd, **options)
+
+        return watched
+
+    def _watch_link(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(read)
+        def watched(path: Any, **options: Any) -> Any:
+            if not list_python_callers(find_caller())[0] & _RECORDED_OTHERWISE:
+                self._note_path(DependencyKind.LINK, path, folder=options.get("dir_fd"))
+            return read(path, **options)
+
+        return watched
+
+    def _watch_realpath(self, resolve: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(resolve)
+        def watched(filename: Any, **options: Any) -> Any:
+            if "getmodule" not in list_python_callers(find_caller())[0]:  # it resolves the files of all modules
+                self._note_path(DependencyKind.LINK, filename)
+            return resolve(filename, **options)
+
+        return watched
+
+    def _watch_fstat(self, stat: Callable[[int], os.stat_result]) -> Callable[[int], os.stat_result]:
+        @wraps(stat)
+        def watched(fd: int) -> os.stat_result:
+            if not list_python_callers(find_caller())[0]:  # Python's library asks it about files that it has opened
+                self._note_path(DependencyKind.STATUS, fd)
+            return stat(fd)
+
+        return watched
+
+    def _watch_open(self, opens: Callable[..., int]) -> Callable[..., int]:
+        @wraps(opens)
+        def watched(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if dir_fd is None:
+                return opens(path, flags, mode)
+            self._note_path(DependencyKind.CONTENTS, path, folder=dir_fd, is_written=bool(flags & _WRITES))
+            self._thread.knows_folder = True  # the audit event does not say to which folder the path is relative
+            try:
+                return opens(path, flags, mode, dir_fd=dir_fd)
+            finally:
+                self._thread.knows_folder = False
 
         return watched
 
@@ -139,7 +311,7 @@ class OutsideReads:
         if (mapping is not os.environ and mapping is not os.environb) or not isinstance(key, str | bytes):
             return False
         name = os.fsdecode(key)
-        return name in self._given.variables and name not in self._own and is_own_code(_find_caller())
+        return name in self._given.variables and name not in self._own and is_own_code(find_caller())
 
     def read_given(self, name: str) -> str | None:
         """Returns the value that an environment variable has in the process that asks; an answer then depends on it."""
@@ -150,7 +322,7 @@ class OutsideReads:
     def _watch_names(self, iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def names(mapping: Any) -> Iterator[Any]:
             found = list(iterate(mapping))
-            if (mapping is os.environ or mapping is os.environb) and is_own_code(_find_caller()):
+            if (mapping is os.environ or mapping is os.environb) and is_own_code(find_caller()):
                 given = {name: value for name, value in self._given.variables.items() if name not in self._own}
                 encode: Callable[[str], Any] = os.fsencode if mapping is os.environb else str
                 added = [encode(name) for name, value in given.items() if value is not None]
@@ -186,7 +358,7 @@ class OutsideReads:
             return
 
         def get(_: ModuleType) -> list[str]:
-            if _is_read_by_user(_find_caller()):
+            if is_read_by_user(find_caller()):
                 if self._given.argv is None:
                     raise RuntimeError("`sys.argv` is too long to be passed on to the process that compiles")
                 text = json.dumps(list(self._given.argv))
@@ -212,7 +384,7 @@ class OutsideReads:
             or name in self._given.variables
         ):
             return
-        if _is_read_by_user(_find_caller()):
+        if is_read_by_user(find_caller()):
             self._digests[dependency] = digest_text(None if value is None else os.fsdecode(value))
 
     def _watch_write(self, write: Callable[..., None]) -> Callable[..., None]:
@@ -224,6 +396,22 @@ class OutsideReads:
         return change
 
 
+class _ImportWatch(MetaPathFinder):
+    """A finder that finds nothing, in front of all others: Python asks it first for each module that is not loaded."""
+
+    def __init__(self, reads: OutsideReads) -> None:
+        self._reads = reads
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        del target
+        self._reads.note_search(fullname, path)
+
+    def find_distributions(self, context: Any) -> tuple[()]:
+        """Answers `importlib.metadata`, which asks each finder that has this method."""
+        self._reads.note_distribution(context.name, context.path)
+        return ()
+
+
 OUTSIDE_READS = OutsideReads()
 
 
@@ -231,38 +419,53 @@ def _count(mapping: Iterable[Any]) -> int:
     return sum(1 for _ in mapping)  # `list` would ask for the length
 
 
-def _find_caller() -> FrameType | None:
-    """Returns the innermost frame outside of this file."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return frame
+def _replace(module: ModuleType, name: str, watch: Callable[[Any], Any]) -> None:
+    original = getattr(module, name)
+    watched = watch(original)
+    setattr(module, name, watched)
+    for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if original in supported:  # shutil asks whether `os.stat` is one of them
+            supported.add(watched)
 
 
-def _is_read_by_user(frame: FrameType | None) -> bool:
-    """Returns whether the innermost frame that is neither of Python's library nor of an installed package is the user's
-    code, with no package of `_TOOLS` before it.
+def _choose_kind(caller: FrameType | None) -> DependencyKind | None:
+    """Returns the part of a file's status that the caller wants to know; None if another dependency has it."""
+    names, is_metadata = list_python_callers(caller)
+    if is_metadata or names & _RECORDED_OTHERWISE:
+        return None
+    if names & _ASK_PRESENCE:
+        return DependencyKind.PRESENCE
+    if names & _ASK_LINK:
+        return DependencyKind.LINK
+    return DependencyKind.STATUS if names <= _PASS_STATUS else DependencyKind.PRESENCE
+
+
+def _locate(path: Any, folder: int | None) -> str:
+    """Returns the absolute path, without following links. path: a path or an open file. folder: the open folder to which the
+    path is relative; None means the current one.
     """
-    while frame is not None:
-        if is_project_file(frame.f_code.co_filename):
-            return True
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TOOLS:
-            return False
-        frame = frame.f_back
-    return False
+    if isinstance(path, int):
+        return _find_opened(path)
+    name = os.fsdecode(cast("str", path))
+    return os.path.abspath(name if folder is None else os.path.join(_find_opened(folder), name))
 
 
-def is_own_code(frame: FrameType | None) -> bool:
-    """Returns whether the innermost frame that is not of Python's library is the user's code."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if is_project_file(file):
-            return True
-        if file == tempfile.__file__:
-            return False  # it makes its folders where the worker's are, which are removed at the end
-        if file.startswith("<") and not file.startswith("<frozen"):
-            return frame.f_globals.get("__name__") == "__main__"  # of `python -c`, or a notebook
-        if not file.startswith(("<", _LIBRARY)) or _INSTALLED.search(file):
-            return False
-        frame = frame.f_back
-    return False
+def _find_opened(number: int) -> str:
+    path = f"/proc/self/fd/{number}"
+    found = _resolve(path)
+    if not os.path.exists(found):
+        raise FileNotFoundError(path)
+    return found
+
+
+def _find_source(bytecode: str) -> str:
+    """Returns the source of a file of bytecode; the file itself if it has none."""
+    try:
+        source = source_from_cache(bytecode)
+    except (ValueError, NotImplementedError):
+        return bytecode
+    return source if os.path.isfile(source) else bytecode
+
+
+def _make_absolute(path: Sequence[str]) -> list[str]:
+    return [os.path.abspath(entry) for entry in path]

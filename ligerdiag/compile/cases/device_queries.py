@@ -31,7 +31,7 @@ from typing import Any
 
 from ligerdiag.compile.cases.plugin import find_platform
 from ligerdiag.errors import UsedWorkerError
-from ligerdiag.workers.outside_reads import is_own_code
+from ligerdiag.workers.read_callers import is_own_code
 
 PLATFORM = "gpu"
 PLATFORMS_VARIABLE = "JAX_PLATFORMS"

@@ -28,8 +28,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
-from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.artifacts.dependencies import compute_digest
+from ligerdiag.artifacts.dependencies import compute_digest, drop_unseen
 from ligerdiag.compile.cases.device_queries import PLATFORMS_VARIABLE, give_platforms
 from ligerdiag.compile.cases.live_functions import forget_kernels, read_function_file, register_pytree_class
 from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
@@ -116,6 +115,8 @@ class CaseLoader:
         self._source: Source | None = None
         self._cases: dict[str, Case] = {}
         self._hashes: dict[str, str] = {}
+        self._loaded: dict[str, str] = {}
+        """The dependencies of the import, with their digests at its end: an import may write what it has read."""
 
     def load(self, source: Source) -> dict[str, Case]:
         """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it cannot be
@@ -142,6 +143,7 @@ class CaseLoader:
         PATCHED_FILES.use(source)
         cases = _index_cases(_read_cases(source), source)
         self._source, self._cases = source, cases
+        self._loaded = {name: compute_digest(name) for name in drop_unseen(OUTSIDE_READS.get_digests())}
         return cases
 
     def find_case(self, source: Source, case_id: str) -> Case:
@@ -158,7 +160,10 @@ class CaseLoader:
         environment variables that the user's code has read since then. Each has the digest with which this loader first saw
         it.
         """
-        files = {str(Path(file).resolve()) for file in list_project_modules().values()}
+        modules = [_find_archive(Path(file)) for file in list_project_modules().values()]
+        files = {
+            path for file in modules for path in (str(file.resolve()), os.path.abspath(file))
+        }  # also through links
         if self._source is not None and self._source.file:
             files.add(self._source.file)
         if self._source is not None:
@@ -168,11 +173,11 @@ class CaseLoader:
         if self._source is not None and self._source.pickled:
             files.update(list_live_files(self._source))
         for file in sorted(files - self._hashes.keys()):
-            self._hashes[file] = compute_file_sha256(Path(file))
+            self._hashes[file] = compute_digest(file)
         return OUTSIDE_READS.get_digests() | self._hashes
 
     def _is_current(self) -> bool:
-        known = OUTSIDE_READS.get_digests() | self._hashes
+        known = drop_unseen(OUTSIDE_READS.get_digests()) | self._loaded | self._hashes
         return all(compute_digest(name) == digest for name, digest in known.items() if not OUTSIDE_READS.is_given(name))
 
     def _forget(self) -> None:
@@ -184,7 +189,14 @@ class CaseLoader:
             del sys.modules[name]
         forget_live_case()
         OUTSIDE_READS.forget()
-        self._source, self._cases, self._hashes = None, {}, {}
+        self._source, self._cases, self._hashes, self._loaded = None, {}, {}, {}
+
+
+def _find_archive(file: Path) -> Path:
+    """Returns the file of a module; the archive, if the module is in one, such as `lib.zip/model.py`."""
+    if file.exists():
+        return file
+    return next((folder for folder in file.parents if folder.is_file()), file)
 
 
 def _compute_path() -> list[str]:

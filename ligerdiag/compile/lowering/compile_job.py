@@ -84,6 +84,7 @@ from ligerdiag.model.tuning import TUNING_LEVEL, Tuning
 from ligerdiag.toolchains.gpu_targets import read_architecture
 from ligerdiag.toolchains.text_format import strip_comments
 from ligerdiag.toolchains.toolchain import compute_important_environment
+from ligerdiag.workers.outside_reads import OUTSIDE_READS
 
 _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
@@ -142,7 +143,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
         loader.load(request.source)
     case = loader.find_case(request.source, request.case_id)
     request = add_flags(request, case)
-    begin = _measure_log(log)
+    begin, known = _measure_log(log), len(OUTSIDE_READS.get_notes())
     with record_prints() as printed:
         program = lower_case(
             case,
@@ -163,7 +164,7 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
     return CompileAnswer(
         key=key,
         dependencies=loader.compute_dependencies(),
-        printed=printed.text,
+        printed="".join((printed.text, *OUTSIDE_READS.get_notes(known))),
         state_notes=LATE_IMPORTS.notes,
     )
 

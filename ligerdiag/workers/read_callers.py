@@ -1,0 +1,150 @@
+"""Whose code asks: the user's, a library's, or JAX's and Triton's, from the frames of the interpreter's stack."""
+
+import inspect
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Generator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+
+from ligerdiag.errors import is_project_file
+
+_TOOLS = frozenset({"jax", "jaxlib", "jax_triton", "jax_plugins", "triton", "ligerdiag"})
+"""Packages whose own reads do not count: their versions and settings are part of every question to the cache."""
+_RECORDERS = ("ligerdiag.workers.outside_reads", "ligerdiag.workers.read_callers")
+_LOADERS = ("ligerdiag.compile.cases.loader", "ligerdiag.compile.cases.live_functions")
+"""Modules of ligerdiag that import for the user what the source names."""
+
+
+_thread = threading.local()
+"""Has `asks` while this thread finds out whose a file is, which asks for links, too."""
+
+
+def find_caller() -> FrameType | None:
+    """Returns the innermost frame outside of the files that record reads."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in _RECORDERS:
+        frame = frame.f_back
+    return frame
+
+
+def is_read_by_user(frame: FrameType | None) -> bool:
+    """Returns whether the innermost frame that is neither of Python's library nor of an installed package is the user's
+    code, with no package of `_TOOLS` before it. Also if a thread runs nothing but a library's function, as for
+    `executor.map(numpy.load, files)`: the stack does not say who started it.
+    """
+    last = None
+    for last in _walk_to_tools(frame):
+        if _is_of_user(last.f_code.co_filename):
+            return True
+    return _is_bottom_of_thread(last)
+
+
+def is_own_code(frame: FrameType | None) -> bool:
+    """Returns whether the innermost frame that is not of Python's library is the user's code."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _is_of_user(file):
+            return True
+        if file == tempfile.__file__:
+            return False  # it makes its folders where the worker's are, which are removed at the end
+        if file.startswith("<") and not file.startswith("<frozen"):
+            return frame.f_globals.get("__name__") == "__main__"  # of `python -c`, or a notebook
+        if not _is_of_python(file):
+            return False
+        frame = frame.f_back
+    return False
+
+
+def is_asked_by_user(frame: FrameType | None) -> bool:
+    """Returns whether the user's code, or the loader of the user's source, imports or looks for a module, itself or through
+    Python's library: not if an installed package does.
+    """
+    while frame is not None and _is_of_python(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (
+        not getattr(_thread, "asks", False)
+        and frame is not None
+        and (_is_of_user(frame.f_code.co_filename) or frame.f_globals.get("__name__") in _LOADERS)
+    )
+
+
+def find_starter(frame: FrameType | None) -> FrameType | None:
+    """Returns the frame of the user's code that does something, itself or by calling a library; None if `_TOOLS` do it, or
+    a library does it while it is imported.
+    """
+    is_library, one = False, None
+    for one in _walk_to_tools(frame):
+        file = one.f_code.co_filename
+        if _is_of_user(file):
+            return one
+        if one.f_globals.get("__name__") == "platform":
+            return None  # it runs `uname`, of which the answer belongs to the machine
+        if is_library and file.startswith("<frozen importlib"):
+            return None
+        is_library = is_library or not _is_of_python(file)
+    return one if _is_bottom_of_thread(one) else None
+
+
+def is_of_spawn(frame: FrameType | None) -> bool:
+    """Returns whether multiprocessing starts a process with an interpreter of its own."""
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("multiprocessing.popen_")
+
+
+def list_python_callers(frame: FrameType | None) -> tuple[frozenset[str], bool]:
+    """Returns the names of the functions of Python's library through which another code asks, and whether
+    `importlib.metadata` is among their modules.
+    """
+    names: set[str] = set()
+    is_metadata = False
+    while frame is not None and _is_of_python(frame.f_code.co_filename):
+        if not _is_made_up(frame.f_code.co_filename):
+            names.add(frame.f_code.co_name)
+        is_metadata = is_metadata or str(frame.f_globals.get("__name__")).startswith("importlib.metadata")
+        frame = frame.f_back
+    return frozenset(names), is_metadata
+
+
+def _is_made_up(file: str) -> bool:
+    """Returns whether the code is from no file, as that of `exec`."""
+    return file.startswith("<") and not file.startswith("<frozen")
+
+
+def _is_bottom_of_thread(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_name == "_bootstrap" and frame.f_back is None
+
+
+def _walk_to_tools(frame: FrameType | None) -> Generator[FrameType]:
+    """Yields the frames from the inner to the outer one, up to the first of a package of `_TOOLS`, which is left out. A file
+    of the user's does not count as such a package, whatever its module is called.
+    """
+    if getattr(_thread, "asks", False):
+        return
+    while frame is not None:
+        is_tool = str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TOOLS
+        if is_tool and not _is_of_user(frame.f_code.co_filename):
+            return
+        yield frame
+        frame = frame.f_back
+
+
+@cache
+def _is_of_user(file: str) -> bool:
+    _thread.asks = True
+    try:
+        return is_project_file(file)
+    finally:
+        _thread.asks = False
+
+
+@cache
+def _is_of_python(file: str) -> bool:
+    """Returns whether the code is of Python's library, or made up by it, such as the methods of a dataclass."""
+    if file.startswith("<"):
+        return True
+    path = Path(file)
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return any(path.is_relative_to(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
