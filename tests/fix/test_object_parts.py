@@ -42,6 +42,10 @@ def write_function(*lines: str, head: str = "def g(h, s):") -> str:
             write_method("for k in self.p.keys():", "    t = f(self.p[k], s)"),
             ["t, self.p[k] = f(self.p[k], s)"],
         ),
+        (
+            write_function("for k in s:", "    n = n + f(h[k], s[k])", "return h, n"),
+            ["result, h[k] = f(h[k], s[k])", "n = n + result"],
+        ),
         (write_method("h = self.h", "t = f(h, s)", "return t"), ["t, h = f(h, s)", "self.h = h"]),
         (write_method("self.h = h", "t = f(h, s)", "return t"), ["t, h = f(h, s)", "self.h = h"]),
         (

@@ -71,15 +71,21 @@ def find_container(file: SourceFile, value: cst.Subscript) -> str:
 
 
 def _is_key(file: SourceFile, index: cst.BaseExpression, container: cst.BaseExpression) -> bool:
-    """Returns whether an index is the variable of a loop over the keys of a dict, such as `for k, w in p.items():`."""
+    """Returns whether an index is the variable of a loop over the keys of a dict, such as `for k, w in p.items():`. In
+    `for k in g:` it is one if the loop's function has `g[k]` as well: an element of a sequence is no index of the sequence.
+    """
     if not isinstance(index, cst.Name):
         return False
     text = file.module.code_for_node(container)
     keys = {f"{text}.keys()", f"{text}.items()"}
+    subscripts = {file.module.code_for_node(one) for one in file.find(cst.Subscript, file.find_function(index))}
     for binding in find_variable(file, index, index.value).bindings:
         for parent in file.list_parents(binding):
             if isinstance(parent, cst.For | cst.CompFor):
-                return file.module.code_for_node(parent.iter) in keys or (
+                iterated = file.module.code_for_node(parent.iter)
+                if isinstance(parent.iter, cst.Name | cst.Attribute) and f"{iterated}[{index.value}]" in subscripts:
+                    return True
+                return iterated in keys or (
                     isinstance(parent.iter, cst.Tuple | cst.List)
                     and all(isinstance(one.value, cst.SimpleString) for one in parent.iter.elements)
                 )
