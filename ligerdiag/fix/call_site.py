@@ -36,8 +36,8 @@ class ChangedCaller:
     place: str
     """The function that calls, and its place: `step` (mine.py:40)."""
     unseen_write: str = ""
-    """The argument that the function overwrites, if the caller had it overwritten before, gets nothing back after the
-    change, and others may hold it; otherwise empty.
+    """A clause that names the argument which the caller no longer has overwritten, although others may hold the array;
+    empty if there is none.
     """
 
 

@@ -97,8 +97,10 @@ def add_pointers(project: Project, group: Sequence[CallSite], known: Sequence[Ca
     operands = join_words([f"`{one.parameter}`" for one in site.written if one.parameter])
     added = f"new parameter{'' if len(names) == 1 else 's'} {join_words([f'`{one}`' for one in names])}"
     purpose = f" for the new contents of {operands}" if operands else ""
-    searched = "" if site.is_pallas and not others else f"; launched elsewhere: {join_words(others) or 'nowhere found'}"
-    project.remarks[f"`{site.kernel}` has the {added}{purpose}{searched}"] = None
+    launches = f"; also launched at {join_words(others)}" if others else "; no other launch of it is found"
+    if site.is_pallas and not others:  # nothing is searched for them
+        launches = ""
+    project.remarks[f"`{site.kernel}` has the {added}{purpose}{launches}"] = None
     site.kernel_file.change(function.params, change)
 
 

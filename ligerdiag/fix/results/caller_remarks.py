@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from ligerdiag.fix.call_site import ChangedCaller, Project
+from ligerdiag.fix.readers.array_holders import is_part
 from ligerdiag.fix.readers.array_names import NOWHERE, NewContents
 from ligerdiag.fix.readers.callers import Handed, find_argument, name_function
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller
@@ -31,32 +32,39 @@ def record_changed(project: Project, caller: Caller, handed: Handed, plans: Sequ
             unseen_write=_find_unseen_write(caller, handed, plans),
         )
     )
+    arrays = join_words([f"`{one}`" for one in handed.parameters])
     for slot in caller.slots:
-        project.remarks[f"every function in `{slot}` has to return as much now as `{handed.function.name.value}`"] = (
-            None
-        )
+        text = f"every function in `{slot}` has to return the new contents of {arrays} as well now"
+        project.remarks[text] = None
 
 
 def _find_unseen_write(caller: Caller, handed: Handed, plans: Sequence[NewContents]) -> str:
-    """Returns the argument whose new contents a caller drops although others may hold the array; empty if there is none."""
+    """Returns what a caller no longer has overwritten although others may hold the array; empty if there is nothing."""
+    file = caller.file
     for parameter, plan in zip(handed.parameters, plans, strict=True):
         value = find_argument(caller, handed.function, parameter)
-        if value is not None and plan.name == NOWHERE and (plan.parameters or plan.containers):
-            return caller.file.module.code_for_node(value)
+        if value is None or plan.name != NOWHERE:
+            continue
+        text = file.module.code_for_node(value)
+        if plan.parameters or plan.containers:
+            return f"no longer sees `{text}` overwritten"
+        if isinstance(value, cst.Subscript) and not is_part(file, value):  # of an array, the subscript makes a new one
+            whole = file.module.code_for_node(value.value)
+            return f"no longer sees `{text}` overwritten, unless `{whole}` is an array"
     return ""
 
 
 def describe_unseen_writes(callers: Sequence[ChangedCaller]) -> list[str]:
     """Returns a sentence for each caller that had an array overwritten before the change, and has not after it."""
-    return [f"{one.place} no longer sees `{one.unseen_write}` overwritten" for one in callers if one.unseen_write]
+    return [f"{one.place} {one.unseen_write}" for one in callers if one.unseen_write]
 
 
-def list_dropping(callers: Sequence[tuple[Caller, Sequence[NewContents]]]) -> list[str]:
+def list_dropping(handed: Handed, callers: Sequence[tuple[Caller, Sequence[NewContents]]]) -> list[str]:
     """Returns the places of calls that keep the former function and whose argument others may hold, too."""
     return [
         f"`{caller.file.module.code_for_node(caller.node)}`{caller.file.render_place(caller.node)}"
         for caller, plans in callers
-        if any(one.parameters or one.containers for one in plans)
+        if _find_unseen_write(caller, handed, plans)
     ]
 
 

@@ -118,7 +118,7 @@ def _keep_function(
     wanting = {one.reference for one, plans in planned if any(plan.name != NOWHERE for plan in plans)}
     if not wanting:
         raise UnreachedCallerError(find_reader(project, handed, _MOST_CALLERS))
-    kept = list_dropping([(one, plans) for one, plans in planned if one.reference not in wanting])
+    kept = list_dropping(handed, [(one, plans) for one, plans in planned if one.reference not in wanting])
     for one in values:
         text, place = one.file.module.code_for_node(one.node), one.file.render_place(one.node)
         if one.reference in wanting:

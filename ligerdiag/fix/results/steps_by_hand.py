@@ -9,7 +9,7 @@ import libcst as cst
 
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import Scope, find_function_at
-from ligerdiag.fix.readers.callers import list_own_parameters, name_function
+from ligerdiag.fix.readers.callers import list_callers, list_own_parameters, name_function
 from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
@@ -29,16 +29,10 @@ def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
             if function is None or call is None:
                 break
             file, node = call
-            if function[1].name.value in (get_name(node.func), *_name_receiver(file, node)):
-                continue  # which `fix` follows
+            if any(one.call is node for one in list_callers(project, *function)):
+                continue  # `fix` follows this one
             return _describe(function, file, node, place, is_innermost=inner is place.line)
     return ""
-
-
-def _name_receiver(file: SourceFile, node: cst.Call) -> list[str]:
-    """Returns the name by which a call refers to its function if it goes through `jax.jit(f)(x)`."""
-    inner = node.func
-    return [get_name(inner.args[0].value)] if isinstance(inner, cst.Call) and inner.args else []
 
 
 def _find_call(project: Project, line: SourceLine) -> tuple[SourceFile, cst.Call] | None:
