@@ -231,10 +231,8 @@ class Trials:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
             elif meaning.different and corrected.issuperset(meaning.different):
                 names = join_words([f"`{name}`" for name in meaning.different])
-                one = len(meaning.different) == 1
-                reason = (
-                    f"only {names} {'differs, and equals' if one else 'differ, and equal'} the case's reference now"
-                )
+                verb = "equals" if len(meaning.different) == 1 else "equal"
+                reason = f"except {names}, which now {verb} the case's reference"
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
             elif opaque is not None:
