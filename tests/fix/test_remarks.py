@@ -15,7 +15,13 @@ from tests.fix.test_callers import F
 from tests.fix.test_source_changes import SHORT, find_site
 from tests.fix.test_uses import OPS, G
 
-BLOCK = "class Block:\n    def run(self, h, s):\n        self.y = h + 1\n        t = f(self.y, s)\n        return t + self.y\n\n\n"
+BLOCK = """\
+class Block:
+    def run(self, h, s):
+        self.y = h + 1
+        t = f(self.y, s)
+        return t + self.y
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +51,7 @@ def declare_in(folder: Path, program: str, *, is_old: bool = False) -> Project:
 def test_a_caller_that_drops_the_new_contents_is_named(caller: str, clause: str, tmp_path: Path) -> None:
     project = declare_in(tmp_path, f"{F}{G}{caller}")
     places = [one.place for one in project.changed_callers]
-    assert places[0] == "`g` (mine.py:15)"
+    assert places[0] == "`g` (mine.py:16)"
     assert [one.partition(":")[0] for one in places] == ["`g` (mine.py", "`e` (mine.py"]
     assert [one.partition(") ")[2] for one in describe_unseen_writes(project.changed_callers)] == (
         [clause] * bool(clause)
@@ -55,12 +61,12 @@ def test_a_caller_that_drops_the_new_contents_is_named(caller: str, clause: str,
 @pytest.mark.parametrize(
     ("stored", "call", "slot"),
     [
-        (f"{OPS}ops = Ops(f, act=g)", "ops.norm(h, s)", "Ops.norm"),
+        (f"{OPS}ops = Ops(f, act=g)", "other.norm(h, s)", "Ops.norm"),
         ('table = {"f": f, "g": g}', 'table["f"](h, s)', 'table["f"]'),
     ],
 )
 def test_the_place_of_a_function_that_returns_more_is_named(stored: str, call: str, slot: str, tmp_path: Path) -> None:
-    project = declare_in(tmp_path, f"{F}{G}{stored}\n\n\ndef e(h, s, ops, table):\n    t = {call}\n    return t + h\n")
+    project = declare_in(tmp_path, f"{F}{G}{stored}\n\n\ndef e(h, s, other):\n    t = {call}\n    return t + h\n")
     assert [*project.remarks] == [f"every function in `{slot}` has to return the new contents of `y` as well now"]
 
 
@@ -70,7 +76,7 @@ def test_the_users_of_a_function_that_stays_are_named(tmp_path: Path) -> None:
     project = declare_in(tmp_path, f"{F}{G}table = [f]\n\n\n{others}")
     assert [*project.remarks] == [
         "`f` leaves `y` unchanged now, unlike `f_in_place`, so that its other users no longer see it overwritten: "
-        "`f(p, s)` (mine.py:23) and `f` (mine.py:19)"
+        "`f` (mine.py:20) and `f(p, s)` (mine.py:24)"
     ]
     assert set(project.list_unseen()) <= set(project.kept_uses)
 
@@ -102,7 +108,7 @@ def test_other_launches_of_a_kernel_with_a_new_parameter_are_named(tmp_path: Pat
 )
 def test_the_step_by_hand_names_the_call(call: str, step: str, tmp_path: Path) -> None:
     project, site = find_site(tmp_path, f'{F}TABLE = {{"f": f}}\n\n\ndef e(h, s, k):\n    {call}\n    return t + h\n')
-    lines = [SourceLine(file=str(tmp_path / "mine.py"), line=one) for one in (site.file.get_lines(site.call)[0], 18)]
+    lines = [SourceLine(file=str(tmp_path / "mine.py"), line=one) for one in (site.file.get_lines(site.call)[0], 19)]
     place = CallPlace(line=lines[0], callers=(lines[1],), written=(0,), operands=1)
-    rest = "(mine.py:18); every function that this call may reach has to return as much"
+    rest = "(mine.py:19); every function that this call may reach has to return as much"
     assert describe_step(project, [place]) == (f"return `y` from `f` as well, and {step} {rest}" if step else "")

@@ -118,7 +118,7 @@ def _keep_function(
     wanting = {one.reference for one, plans in planned if any(plan.name != NOWHERE for plan in plans)}
     if not wanting:
         raise UnreachedCallerError(find_reader(project, handed, _MOST_CALLERS))
-    kept = list_dropping(handed, [(one, plans) for one, plans in planned if one.reference not in wanting])
+    kept: list[str] = []
     for one in values:
         text, place = one.file.module.code_for_node(one.node), one.file.render_place(one.node)
         if one.reference in wanting:
@@ -127,6 +127,7 @@ def _keep_function(
         if not is_own_argument(one.file, one.node):
             project.unseen[f"`{text}`{place}"] = None
             kept.append(f"`{text}`{place}")
+    kept += list_dropping(handed, [(one, plans) for one, plans in planned if one.reference not in wanting])
     project.kept_uses |= dict.fromkeys(kept)
     new = keep_function(project, handed.file, function, returned, handed.parameters)
     project.remarks[describe_kept(handed, new, kept)] = None
