@@ -45,7 +45,7 @@ class Caller:
     bound: tuple[str, ...] = ()
     """The parameters that get their arguments from a `partial`, by keyword."""
     slots: tuple[str, ...] = ()
-    """What the function is stored in and called through: `Ops.norm` for a field, `OPS["norm"]` for an element of a dict."""
+    """Fields, such as `Ops.norm`, and elements of dicts, such as `OPS["norm"]`, by which the function is stored and called."""
 
 
 def list_function_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> Iterator[Caller]:
