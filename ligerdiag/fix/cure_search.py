@@ -10,11 +10,11 @@ If none is proved, a cure that removes some of the findings may be one half of t
 on the changed source, for the remaining findings. The two together are judged as one change of the original program.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
+from functools import cached_property
 from pathlib import Path
 
 from ligerdiag.api.checking import check
@@ -39,6 +39,7 @@ from ligerdiag.fix.results.caller_remarks import describe_unseen_writes
 from ligerdiag.fix.results.steps_by_hand import describe_step
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
+from ligerdiag.fix.traced_lines import list_traced_lines
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
@@ -349,8 +350,6 @@ class _Search:
         self._half: Attempt | None = None
         """The cure whose result the cures of this search change further; None for the unchanged program."""
         self._places: list[CallPlace] = []
-        self._reached: frozenset[tuple[Path, int]] = frozenset()
-        """The path and line of each call on the way to a kernel call that the findings name."""
         self._originals: dict[Path, bytes] = {}
         self._texts: list[tuple[Path, str]] = []
         self._unread: list[str] = []
@@ -366,7 +365,6 @@ class _Search:
         is left out if that one is proved, unless the user asks for it.
         """
         self._places = _list_places(hazards)
-        self._reached = _list_reached(hazards)
         cures = [one for one in (*CURES, ZERO) if not self._options.cures or one.name in self._options.cures]
         cures = [one for one in cures if one.is_safe or self._options.is_unsafe or self._options.cures]
         names = {one.name for one in cures}
@@ -443,7 +441,7 @@ class _Search:
         changes_callers: bool = False,
         advice: str = "",
     ) -> Attempt:
-        unproved = [one for one in (project.changed_callers if project else ()) if not self._is_reached(one)]
+        unproved = [one for one in (project.changed_callers if project else ()) if not self._is_run(one)]
         half = self._half or Attempt(cure="", is_safe=True, proof=Proof.REFUTED)
         originals = {path: half.originals.get(path, self._originals[path]) for path in texts}
         diff = render_diff(texts, originals)
@@ -474,10 +472,14 @@ class _Search:
             advice="; ".join(filter(None, (half.advice, advice))),
         )
 
-    def _is_reached(self, caller: ChangedCaller) -> bool:
-        """Returns whether the functions on the way to a kernel call of the case make this call."""
+    @cached_property
+    def _traced(self) -> frozenset[tuple[Path, int]]:
+        return list_traced_lines(self._reports if self._half is None else self._half.reports)
+
+    def _is_run(self, caller: ChangedCaller) -> bool:
+        """Returns whether the case makes this call."""
         first, last = caller.lines
-        return any(path == caller.path and first <= line <= last for path, line in self._reached)
+        return any((caller.path, line) in self._traced for line in range(first, last + 1))
 
     def _add_half(self, texts: Texts) -> Texts:
         """Returns these texts, and those that the first one of two cures changes."""
@@ -581,12 +583,6 @@ def _list_places(hazards: Sequence[Finding]) -> list[CallPlace]:
             if call is not None:
                 found.setdefault((call.line, call.kernel), call)
     return list(found.values())
-
-
-def _list_reached(hazards: Sequence[Finding]) -> frozenset[tuple[Path, int]]:
-    calls = [finding.call for one in hazards for finding in (one, *one.parts) if finding.call is not None]
-    lines = [line for call in calls for line in (call.line, *call.callers) if line is not None]
-    return frozenset((Path(os.path.realpath(one.file)), one.line) for one in lines)
 
 
 def _merge(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:

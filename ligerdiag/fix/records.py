@@ -88,7 +88,7 @@ class Attempt:
     left: tuple[str, ...] = ()
     """Ids of the rules that still have findings after the change."""
     unproved_callers: tuple[str, ...] = ()
-    """Callers that the cure changes although no finding of the case passes through them: nothing is proved of them."""
+    """Callers that the cure changes and that the case does not run: nothing is proved of them."""
     remarks: tuple[str, ...] = ()
     """Sentences about the change that the reader of its diff needs, such as a caller that no longer sees a write."""
     changes_callers: bool = False

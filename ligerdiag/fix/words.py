@@ -45,7 +45,7 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
             yield f"  {compute_printable(remark)}"
         if best.unproved_callers:
             callers = _list_first(best.unproved_callers)
-            yield f"  changed, but not proved, as no finding of this case passes through: {callers}"
+            yield f"  changed, but not run by this case, and so not proved: {callers}"
         if best.changes_callers:
             yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
         if best.also_changed:

@@ -104,6 +104,8 @@ def test_other_launches_of_a_kernel_with_a_new_parameter_are_named(tmp_path: Pat
         ("t = TABLE[k](y=h, s=s)", "write `t, h = TABLE[k](y=h, s=s)`"),
         ("t = TABLE[k](h, s) + 1", "use it after `TABLE[k](h, s)`"),
         ("t = f(h, s)", ""),
+        ("h, t = jax.lax.scan(f, h, s)", ""),
+        ("t = run(f, h, s)", ""),
     ],
 )
 def test_the_step_by_hand_names_the_call(call: str, step: str, tmp_path: Path) -> None:

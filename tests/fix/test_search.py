@@ -46,7 +46,7 @@ def test_callers_of_a_helper_read_what_it_returns(shared_cache: Path) -> None:
     assert answer.best.proof is Proof.PROVED
     assert "+    sums, h = sum_and_double(h)" in answer.best.diff
     assert "+    return result, x" in answer.best.diff
-    (unproved,) = answer.best.unproved_callers  # and not `step`, through which the findings pass
+    (unproved,) = answer.best.unproved_callers  # and not `step`, which the case runs
     assert unproved.startswith("`observe` (")
     assert f"{unproved} no longer sees `x` overwritten" in answer.best.remarks
     assert "all other callers of `sum_and_double` then get it as well" in answer.remedies[0]

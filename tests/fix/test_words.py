@@ -115,7 +115,7 @@ def test_callers_that_are_changed_and_not_proved_are_named() -> None:
     best = replace(BEST, changes_callers=True, unproved_callers=("`step` (mine.py:40)",), remarks=("it loses a write",))
     text = render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)
     assert "  it loses a write\n" in text
-    assert "  changed, but not proved, as no finding of this case passes through: `step` (mine.py:40)\n" in text
+    assert "  changed, but not run by this case, and so not proved: `step` (mine.py:40)\n" in text
     proved = render_fix(replace(ANSWER, best=replace(BEST, changes_callers=True)), is_unsafe=False, is_written=False)
     assert "not proved" not in proved
 

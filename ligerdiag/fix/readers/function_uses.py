@@ -45,7 +45,7 @@ class Caller:
     bound: tuple[str, ...] = ()
     """The parameters that get their arguments from a `partial`, by keyword."""
     slots: tuple[str, ...] = ()
-    """Fields, `Ops.norm`, and elements of dicts, `OPS["norm"]`, that store the function and by which it is called."""
+    """Fields, such as `Ops.norm`, and elements, such as `OPS["norm"]`, through which the function is called."""
 
 
 def list_function_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> Iterator[Caller]:

@@ -14,6 +14,9 @@ from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
 
+_MOST_LINES = 8
+"""Number of lines of a call, from the innermost one, between which no line is left out."""
+
 
 def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
     """Returns the next step as a clause: which function has to return more, and the call that has to use it. Empty if the
@@ -23,7 +26,7 @@ def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
     """
     for place in places:
         lines = [line for line in (place.line, *place.callers) if line is not None]
-        for inner, outer in pairwise(lines):
+        for inner, outer in pairwise(lines[:_MOST_LINES]):
             function = find_function_at(project, inner)
             call = _find_call(project, outer)
             if function is None or call is None:
@@ -31,8 +34,24 @@ def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
             file, node = call
             if any(one.call is node for one in list_callers(project, *function)):
                 continue  # `fix` follows this one
+            if not _calls_directly(function, file, node):
+                break
             return _describe(function, file, node, place, is_innermost=inner is place.line)
     return ""
+
+
+def _calls_directly(function: Scope, file: SourceFile, call: cst.Call) -> bool:
+    """Returns whether a call may be one of the function itself, and not of code that is no part of the project and that gets
+    the function, such as `jax.lax.scan(body, x)`.
+    """
+    imported = {
+        (one.evaluated_alias or one.evaluated_name).partition(".")[0]
+        for statement in file.find(cst.Import)
+        for one in statement.names
+    }
+    given = {name.value for one in call.args for name in file.find(cst.Name, one.value)}
+    root = file.module.code_for_node(call.func).partition(".")[0]
+    return root not in imported and function[1].name.value not in given
 
 
 def _find_call(project: Project, line: SourceLine) -> tuple[SourceFile, cst.Call] | None:
