@@ -34,9 +34,9 @@ leaves the fewest findings, then takes the least memory, then is the smallest; w
 cost. Your files are not touched without --write.
 
 A cure is proved if every output is fresh, the replay agrees, no new finding appears, and
-the changed program computes the same as the original one in program order. It is refused
-if it makes another case of the changed files worse. If none is proved alone, two are tried
-together.
+the changed program computes the same as the program as written, run line by line. It is
+refused if it makes another case of the changed files worse. If none is proved alone, two
+are tried together.
 
 \b
 Cures; of equal ones the first is printed:

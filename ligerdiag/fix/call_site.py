@@ -26,6 +26,21 @@ _MOST_PACKAGES = 4
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedCaller:
+    """A call that a cure changes, because the called function returns more values than before."""
+
+    path: Path
+    lines: tuple[int, int]
+    """The first and the last line of the call."""
+    place: str
+    """The function that calls, and its place: `step` (mine.py:40)."""
+    unseen_write: str = ""
+    """A clause that names the argument which the caller no longer has overwritten, although others may hold the array;
+    empty if there is none.
+    """
+
+
 @dataclass(slots=True, kw_only=True)
 class Project:
     """The files of the user's project that a cure reads and changes."""
@@ -48,6 +63,11 @@ class Project:
     """The kernel calls that are changed although no finding of the case names them."""
     not_changed: dict[str, None] = field(default_factory=dict[str, None])
     """The kernel calls that are not changed, and that may overwrite an array whose new contents a function now returns."""
+    changed_callers: list[ChangedCaller] = field(default_factory=list[ChangedCaller])
+    kept_uses: dict[str, None] = field(default_factory=dict[str, None])
+    """Places in `unseen` that use a function which keeps its results, beside a new function that returns more."""
+    remarks: dict[str, None] = field(default_factory=dict[str, None])
+    """Sentences about the change that the reader of its diff needs."""
     changed_calls: set[cst.CSTNode] = field(default_factory=set[cst.CSTNode])
     reached: set[str] = field(default_factory=set[str])
     """The calls that get the new results after the change. `unseen` may name the same places, because two methods of one

@@ -14,13 +14,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
+from functools import cached_property
 from pathlib import Path
 
 from ligerdiag.api.checking import check
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
 from ligerdiag.errors import InputError
-from ligerdiag.fix.call_site import CallSite, Project, find_call_site
+from ligerdiag.fix.call_site import CallSite, ChangedCaller, Project, find_call_site
 from ligerdiag.fix.case_arguments import (
     advise_flags,
     list_donations,
@@ -34,8 +35,11 @@ from ligerdiag.fix.other_cases import OtherCasesJudge
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
+from ligerdiag.fix.results.caller_remarks import describe_unseen_writes
+from ligerdiag.fix.results.steps_by_hand import describe_step
 from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
+from ligerdiag.fix.traced_lines import list_traced_lines
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding
@@ -345,6 +349,7 @@ class _Search:
         self._run, self._on_progress = run, on_progress
         self._half: Attempt | None = None
         """The cure whose result the cures of this search change further; None for the unchanged program."""
+        self._places: list[CallPlace] = []
         self._originals: dict[Path, bytes] = {}
         self._texts: list[tuple[Path, str]] = []
         self._unread: list[str] = []
@@ -359,6 +364,7 @@ class _Search:
         """Returns one attempt for each cure, in the order of preference. A cure that only spells another one differently
         is left out if that one is proved, unless the user asks for it.
         """
+        self._places = _list_places(hazards)
         cures = [one for one in (*CURES, ZERO) if not self._options.cures or one.name in self._options.cures]
         cures = [one for one in cures if one.is_safe or self._options.is_unsafe or self._options.cures]
         names = {one.name for one in cures}
@@ -435,10 +441,12 @@ class _Search:
         changes_callers: bool = False,
         advice: str = "",
     ) -> Attempt:
+        unproved = [one for one in (project.changed_callers if project else ()) if not self._is_run(one)]
         half = self._half or Attempt(cure="", is_safe=True, proof=Proof.REFUTED)
         originals = {path: half.originals.get(path, self._originals[path]) for path in texts}
         diff = render_diff(texts, originals)
         hidden = _explain_hidden_readers(judgement, project)
+        project = project or self._make_project()
         return Attempt(
             cure=f"{half.cure}{_BESIDE}{cure.name}" if half.cure else cure.name,
             is_safe=cure.is_safe,
@@ -455,11 +463,23 @@ class _Search:
             left=judgement.left,
             reports=judgement.reports,
             changes_callers=changes_callers or half.changes_callers,
-            unseen=tuple(dict.fromkeys((*half.unseen, *(project.list_unseen() if project else ())))),
-            also_changed=tuple(dict.fromkeys((*half.also_changed, *(project.also_changed if project else ())))),
-            not_changed=tuple(dict.fromkeys((*half.not_changed, *(project.not_changed if project else ())))),
+            unproved_callers=_merge(half.unproved_callers, [one.place for one in unproved]),
+            remarks=_merge(half.remarks, [*project.remarks, *describe_unseen_writes(unproved)]),
+            unseen=_merge(half.unseen, [one for one in project.list_unseen() if one not in project.kept_uses]),
+            also_changed=_merge(half.also_changed, project.also_changed),
+            not_changed=_merge(half.not_changed, project.not_changed),
+            next_step=describe_step(project, self._places) if hidden else "",
             advice="; ".join(filter(None, (half.advice, advice))),
         )
+
+    @cached_property
+    def _traced(self) -> frozenset[tuple[Path, int]]:
+        return list_traced_lines(self._reports if self._half is None else self._half.reports)
+
+    def _is_run(self, caller: ChangedCaller) -> bool:
+        """Returns whether the case makes this call."""
+        first, last = caller.lines
+        return any((caller.path, line) in self._traced for line in range(first, last + 1))
 
     def _add_half(self, texts: Texts) -> Texts:
         """Returns these texts, and those that the first one of two cures changes."""
@@ -539,7 +559,7 @@ def _explain_hidden_readers(judgement: CureTrial, project: Project | None) -> st
     show; empty if there is no such place.
     """
     unseen = () if project is None else project.list_unseen()
-    if judgement.proof is not Proof.REFUTED or not judgement.is_other_program or not unseen:
+    if judgement.proof is not Proof.OTHER_PROGRAM or not unseen:
         return ""
     more = f" and {len(unseen) - _MOST_NAMED} more" if len(unseen) > _MOST_NAMED else ""
     return (
@@ -563,6 +583,10 @@ def _list_places(hazards: Sequence[Finding]) -> list[CallPlace]:
             if call is not None:
                 found.setdefault((call.line, call.kernel), call)
     return list(found.values())
+
+
+def _merge(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]:

@@ -40,8 +40,6 @@ class CureTrial:
     is_compared: bool = False
     costs: Mapping[str, Cost]
     left: tuple[str, ...] = ()
-    is_other_program: bool = False
-    """Whether the changed program computes something else than the unchanged one."""
 
 
 def list_hazards(report: CaseReport) -> tuple[Finding, ...]:
@@ -216,7 +214,8 @@ class Trials:
             proof = Proof.NOT_COMPARED
         elif different := [name for name in meaning.different if name not in undefined and name not in corrected]:
             names = join_words([f"`{name}`" for name in different[:3]])
-            proof, reason = Proof.REFUTED, f"the program would mean something else: {names} would change"
+            proof = Proof.OTHER_PROGRAM
+            reason = f"{names} would not be what the program as written computes"
             if rule := self._find_change_by_jax():
                 reason += f"; JAX changes the program ({rule}): give the case a `reference` to compare with"
         elif doubt := self._find_doubt(meaning, opaque):
@@ -232,10 +231,8 @@ class Trials:
                 proof, reason = Proof.NOT_COMPARED, f"{count_of(len(undone), 'schedule')} could not be replayed"
             elif meaning.different and corrected.issuperset(meaning.different):
                 names = join_words([f"`{name}`" for name in meaning.different])
-                one = len(meaning.different) == 1
-                reason = (
-                    f"only {names} {'differs, and equals' if one else 'differ, and equal'} the case's reference now"
-                )
+                verb = "equals" if len(meaning.different) == 1 else "equal"
+                reason = f"except {names}, which now {verb} the case's reference"
             elif undefined:
                 reason = f"{join_words([f'`{name}`' for name in undefined])} had no defined value before"
             elif opaque is not None:
@@ -247,7 +244,6 @@ class Trials:
             is_compared=compared,
             costs=costs,
             left=tuple(rules),
-            is_other_program=proof is Proof.REFUTED and not fault,
         )
 
     def _find_doubt(self, meaning: MeaningAnswer, opaque: MeaningAnswer | None) -> str:

@@ -27,15 +27,16 @@ from ligerdiag.fix.call_arguments import (
 from ligerdiag.fix.call_site import ALIASES, CURED_CALL, OUTPUT_KEYWORDS, TRITON_CALL, CallSite, Project, Written
 from ligerdiag.fix.kernel_parameters import (
     add_pointers,
+    add_spares,
     list_kernel_names,
     list_other_calls,
-    name_spare,
     redirect_stores,
     require_kernel,
 )
 from ligerdiag.fix.readers.array_names import NewContents
 from ligerdiag.fix.readers.calls_beside import list_calls_beside
 from ligerdiag.fix.results.bound_results import MakeCall, Returned, bind_results
+from ligerdiag.fix.results.caller_remarks import warn_of_tracer
 from ligerdiag.fix.results.handed_results import hand_up, plan
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
@@ -63,9 +64,9 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
                 raise CannotFixError(
                     f"the call has `out_specs`, or other calls use the same kernel{first.file.render_place(first.call)}"
                 )
-            add_pointers(first, name_spare(first, len(first.written), "spare_ref"))
+            add_spares(project, group, sites, "spare_ref")
         elif given.is_old:
-            add_pointers(first, name_spare(first, len(first.written)))
+            add_spares(project, group, sites)
         _hand_up_all(project, group, given, [_declare_call(project, site, given) for site in group])
 
 
@@ -75,7 +76,7 @@ def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstan
         if group[0].is_pallas:
             raise CannotFixError("`call_in_place` calls kernels of jax-triton only")
         if given.is_old:
-            add_pointers(group[0], name_spare(group[0], len(group[0].written)))
+            add_spares(project, group, sites)
         _hand_up_all(project, group, given, [_call_in_place(project, site, given) for site in group])
 
 
@@ -90,7 +91,7 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
             raise CannotFixError(f"the parameters of `{first.kernel}` that it overwrites are unknown")
         used = first.kernel_file.list_names(require_kernel(first))
         names = [f"new_{one}" if f"new_{one}" not in used else f"new_{one}_" for one in parameters]
-        add_pointers(first, names)
+        add_pointers(project, group, sites, names)
         redirect_stores(first, dict(zip(parameters, names, strict=True)))
         plans: list[list[NewContents]] = []
         for site in group:
@@ -304,6 +305,7 @@ def _bind(
         names = [f"({names[0]},)"]
     after = [line for one in plans for line in one.after]
     bind_results(site.file, site.call, make, outputs, names, after=(lambda _: after) if after else None)
+    warn_of_tracer(project, site.file, site.call, plans)
     return plans
 
 

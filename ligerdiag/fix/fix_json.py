@@ -43,6 +43,8 @@ def _attempt(attempt: Attempt) -> JsonObject:
         "left": list(attempt.left),
         "compared": attempt.is_compared,
         "changes_callers": attempt.changes_callers,
+        "unproved_callers": list(attempt.unproved_callers),
+        "remarks": list(attempt.remarks),
         "unseen": list(attempt.unseen),
         "also_changed": list(attempt.also_changed),
         "not_changed": list(attempt.not_changed),
@@ -55,6 +57,7 @@ def _attempt(attempt: Attempt) -> JsonObject:
         "changed_lines": attempt.changed_lines,
         "files": [str(path) for path in sorted(attempt.files)],
         "diff": attempt.diff,
+        "next_step": attempt.next_step,
         "advice": attempt.advice,
         "costs": {target: make_plain(cost) for target, cost in attempt.costs.items()},
     }

@@ -1,11 +1,14 @@
 """Changes the parameters of a Triton kernel, and the pointers through which it stores."""
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from ligerdiag.fix.call_arguments import insert
 from ligerdiag.fix.call_site import CallSite, Project, list_call_names, list_parameters
 from ligerdiag.fix.readers.function_uses import list_imported_uses, list_texts_that_name
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+from ligerdiag.text import join_words
 
 _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_and", "atomic_or", "atomic_cas")
 
@@ -47,10 +50,38 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
     return found
 
 
-def add_pointers(site: CallSite, names: list[str]) -> None:
-    """Adds pointer parameters to the kernel, after the parameters for its outputs. The kernel needs them because jax-triton
-    before 0.4 and Pallas pass a pointer for each output, even if the output aliases an operand.
+def add_spares(project: Project, group: Sequence[CallSite], known: Sequence[CallSite], wish: str = "spare_ptr") -> None:
+    """Adds a pointer parameter that the kernel does not use for each operand that it overwrites. The kernel needs them
+    because jax-triton before 0.4 and Pallas pass a pointer for each output, even if the output aliases an operand.
+
+    group, known: as in `add_pointers`.
     """
+    first = group[0]
+    names = name_spare(first, len(first.written), wish)
+    add_pointers(project, group, known, names)
+    comments = [
+        cst.EmptyLine(comment=cst.Comment(f"# {name}: the new contents of {one.parameter}, in its bytes"))
+        for name, one in zip(names, first.written, strict=True)
+        if one.parameter
+    ]
+
+    def explain(node: cst.CSTNode) -> cst.CSTNode:
+        assert isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+        return node.with_changes(leading_lines=[*comments, *node.leading_lines])
+
+    kernel = require_kernel(first)
+    if isinstance(kernel.body, cst.IndentedBlock):
+        statements = kernel.body.body
+        place = 1 if kernel.get_docstring() is not None and len(statements) > 1 else 0
+        first.kernel_file.change(statements[place], explain)
+
+
+def add_pointers(project: Project, group: Sequence[CallSite], known: Sequence[CallSite], names: Sequence[str]) -> None:
+    """Adds pointer parameters to the kernel, after the parameters for its outputs, one for each operand that it overwrites.
+
+    group: the changed calls of the kernel. known: the calls that the findings of the case name.
+    """
+    site = group[0]
     function = require_kernel(site)
 
     def change(node: cst.CSTNode) -> cst.Parameters:
@@ -62,6 +93,14 @@ def add_pointers(site: CallSite, names: list[str]) -> None:
         return node.with_changes(params=params)
 
     site.kernel_file.require_unchanged(function.params)
+    others = [one.file.render_place(one.call).strip(" ()") for one in group if one not in known]
+    operands = join_words([f"`{one.parameter}`" for one in site.written if one.parameter])
+    added = f"new parameter{'' if len(names) == 1 else 's'} {join_words([f'`{one}`' for one in names])}"
+    purpose = f" for the new contents of {operands}" if operands else ""
+    launches = f"; also launched at {join_words(others)}" if others else "; no other launch of it is found"
+    if site.is_pallas and not others:  # nothing is searched for them
+        launches = ""
+    project.remarks[f"`{site.kernel}` has the {added}{purpose}{launches}"] = None
     site.kernel_file.change(function.params, change)
 
 

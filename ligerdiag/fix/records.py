@@ -21,6 +21,8 @@ class Proof(StrEnum):
     """As PROVED, except that nothing forces the order of the reads on which an output depends."""
     NOT_COMPARED = "not compared"
     """Every output is fresh, but the numbers do not show that the program computes the same as before."""
+    OTHER_PROGRAM = "could not be proved"
+    """The numbers show that the changed program computes something else than the program as written."""
     REFUTED = "does not help"
     NOT_APPLICABLE = "does not apply"
 
@@ -85,6 +87,10 @@ class Attempt:
     """Whether a replay shows that the changed program computes the same as before."""
     left: tuple[str, ...] = ()
     """Ids of the rules that still have findings after the change."""
+    unproved_callers: tuple[str, ...] = ()
+    """Callers that the cure changes and that the case does not run: nothing is proved of them."""
+    remarks: tuple[str, ...] = ()
+    """Sentences about the change that the reader of its diff needs, such as a caller that no longer sees a write."""
     changes_callers: bool = False
     """Whether changed functions return more values than before, so that their callers in the project are changed as well."""
     unseen: tuple[str, ...] = ()
@@ -97,6 +103,8 @@ class Attempt:
     """
     others: OtherCases = field(default_factory=OtherCases)
     """The other cases that load the changed files; they are judged only for a cure that would be offered."""
+    next_step: str = ""
+    """The change to make by hand, in addition to the diff, so that the cure may be proved; empty if it is unknown."""
     advice: str = ""
     """An action in addition to the diff, such as a shell command; empty if there is none."""
 

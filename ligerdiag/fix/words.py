@@ -41,8 +41,12 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
         if best.left:
             yield f"  left: {join_words(best.left)}, which `ligerdiag check` still reports"
         yield from _describe_others(best.others)
+        for remark in best.remarks:
+            yield f"  {compute_printable(remark)}"
+        if best.unproved_callers:
+            callers = _list_first(best.unproved_callers)
+            yield f"  changed, but not run by this case, and so not proved: {callers}"
         if best.changes_callers:
-            yield "  a function returns more than before: its callers in this project are changed, but not proved"
             yield "  not searched for callers: other projects, and files that do not end in `.py`, such as notebooks"
         if best.also_changed:
             yield f"  also changed, but not proved, as no finding of this case names it: {_list_first(best.also_changed)}"
@@ -62,8 +66,11 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
     others = [one for one in fix.attempts if one is not best]
     if others:
         yield "also tried:" if best is not None else "tried:"
+        texts: dict[str, list[str]] = {}
         for one in others:
-            yield f"  {one.cure}: {describe_attempt(one)}"
+            texts.setdefault(describe_attempt(one), []).append(one.cure)
+        for text, cures in texts.items():
+            yield f"  {join_words(cures)}: {text}"
 
 
 def _describe_others(others: OtherCases) -> Iterator[str]:
@@ -89,7 +96,10 @@ def describe_proof(attempt: Attempt) -> str:
     if attempt.proof is Proof.PROVED:
         unsafe = "" if attempt.is_safe else ", but unsafe: whether it stays right depends on code around the call"
         more = f"; {compute_printable(attempt.reason)}" if attempt.reason else ""
-        return f"proved: every output is fresh, the replay agrees, and the program computes the same{more}{unsafe}"
+        return (
+            "proved: every output is fresh, the replay agrees with these verdicts, and each output equals that of the "
+            f"program as written, run line by line with every write visible{more}{unsafe}"
+        )
     return f"{attempt.proof.value}: {compute_printable(attempt.reason)}" if attempt.reason else attempt.proof.value
 
 
@@ -115,6 +125,8 @@ def describe_costs(costs: Mapping[str, Cost]) -> str:
 
 def _describe_cost(cost: Cost) -> str:
     memory = f"{_signed(cost.reserved)} reserved, {_signed(cost.peak)} at the peak, {_signed(cost.copied)} copied"
+    if not cost.copied:
+        return memory
     if cost.milliseconds is None:
         return f"{memory}; time unknown"
     return f"{memory}; about {cost.milliseconds:+.2g} ms, estimated from the copied bytes"
@@ -146,16 +158,28 @@ def _explain_failure(fix: CaseFix, *, is_unsafe: bool) -> Iterator[str]:
     refused = next((one for one in fix.attempts if one.refusal), None)
     if withheld and not is_unsafe:
         yield f"no cure is proved; `--unsafe` offers {join_words([f'`{one}`' for one in withheld])}"
+        yield from _list_steps(fix)
         return
     if refused is not None and len({(one.proof, one.reason) for one in fix.attempts}) == 1:
         yield f"no cure is proved: {compute_printable(refused.refusal)}"
     elif refused is not None:
-        yield f"no cure is proved; `{refused.cure}` cannot be applied: {compute_printable(refused.refusal)}"
+        done = Proof.OTHER_PROGRAM.value if refused.proof is Proof.OTHER_PROGRAM else "cannot be applied"
+        yield f"no cure is proved; `{refused.cure}` {done}: {compute_printable(refused.refusal)}"
     elif fix.attempts:
         yield "no cure is proved: none of the cures below helps"
+        yield from _list_steps(fix)
         return
     else:
         rules = dict.fromkeys(one.partition(":")[0] for one in fix.hazards)
         yield f"no cure is known for {join_words(list(rules))}: `ligerdiag explain {next(iter(rules))}` says what to do"
-    for remedy in fix.remedies:
-        yield f"  by hand: {compute_near(compute_printable(remedy))}"
+    steps = [*_list_steps(fix)]
+    yield from steps
+    if not steps:
+        for remedy in fix.remedies:
+            yield f"  by hand: {compute_near(compute_printable(remedy))}"
+
+
+def _list_steps(fix: CaseFix) -> Iterator[str]:
+    """Yields the changes that complete a cure which could not be proved, each once."""
+    steps = dict.fromkeys(one.next_step for one in fix.attempts if one.next_step)
+    yield from (f"  by hand: {compute_printable(one)}" for one in steps)

@@ -32,8 +32,8 @@ def test_a_hidden_write_gets_a_declared_alias(shared_cache: Path, tmp_path: Path
     assert answer.best.costs["h100"].copied == 0
     assert path.read_bytes() == before
     copied = next(one for one in answer.attempts if one.cure == "copy")
-    assert (copied.proof, copied.diff != "") == (Proof.REFUTED, True)  # the reader would read the unclipped array
-    assert "`loss` would change" in copied.reason
+    assert (copied.proof, copied.diff != "") == (Proof.OTHER_PROGRAM, True)  # the reader would read the unclipped array
+    assert "`loss` would not be" in copied.reason
     path.write_bytes(answer.best.files[path])
     (report,) = check(CheckOptions(selectors=(str(path),), cache_directory=shared_cache)).cases
     assert set(report.outputs.values()) == {Verdict.FRESH}
@@ -46,6 +46,9 @@ def test_callers_of_a_helper_read_what_it_returns(shared_cache: Path) -> None:
     assert answer.best.proof is Proof.PROVED
     assert "+    sums, h = sum_and_double(h)" in answer.best.diff
     assert "+    return result, x" in answer.best.diff
+    (unproved,) = answer.best.unproved_callers  # and not `step`, which the case runs
+    assert unproved.startswith("`observe` (")
+    assert f"{unproved} no longer sees `x` overwritten" in answer.best.remarks
     assert "all other callers of `sum_and_double` then get it as well" in answer.remedies[0]
     assert "ligerdiag fix" not in answer.remedies[0]  # which is what refuses them, where it prints this text
 
@@ -57,7 +60,7 @@ def test_a_method_that_is_a_value_stays_and_a_dict_gets_the_new_contents(shared_
     assert answer.best.proof is Proof.PROVED
     assert '+    rms, state["y"] = layer.norm_in_place(state["y"])' in answer.best.diff
     assert "+        return self.norm_in_place(x)[0]" in answer.best.diff
-    assert any(one.startswith("`layer.norm` (") for one in answer.best.unseen)
+    assert any("its other users no longer see it overwritten: `layer.norm` (" in one for one in answer.best.remarks)
 
 
 def test_a_branch_on_the_numbers_hides_no_difference(shared_cache: Path, tmp_path: Path) -> None:
@@ -72,7 +75,7 @@ def test_a_branch_on_the_numbers_hides_no_difference(shared_cache: Path, tmp_pat
     path.write_text(text.replace("def program", "def keep(a):\n    return [a][0]\n\n\ndef program"), encoding="utf-8")
     answer = fix(path, shared_cache, "declare")
     assert answer.best is None
-    assert answer.attempts[0].reason == "the program would mean something else: `picked` would change"
+    assert answer.attempts[0].reason == "`picked` would not be what the program as written computes"
 
 
 def test_a_right_program_has_nothing_to_fix(shared_cache: Path) -> None:

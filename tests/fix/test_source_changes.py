@@ -68,6 +68,7 @@ def test_a_declared_alias_is_another_pointer_of_the_kernel_before_0_4(tmp_path: 
     assert list_changes(tmp_path, declare, program) == [
         "-def double_kernel(x_ptr, sum_ptr, N: tl.constexpr):",
         "+def double_kernel(x_ptr, sum_ptr, spare_ptr, N: tl.constexpr):",
+        "+    # spare_ptr: the new contents of x_ptr, in its bytes",
         f"-    total = {SHORT}  # kept",
         "+    total, y = jt.triton_call(",
         "+        y, kernel=double_kernel, out_shape=(s, y), input_output_aliases={0: 1}, N=8",

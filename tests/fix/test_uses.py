@@ -65,7 +65,7 @@ def list_kept(folder: Path, program: str) -> list[str]:
 )
 def test_a_function_stays_for_its_uses_as_a_value(use: str, tmp_path: Path) -> None:
     assert list_kept(tmp_path, f"{F}{G}{use}\n") == [
-        '"""Returns the results of `f_in_place` without the new contents of its arguments."""',
+        '"""Like `f_in_place`, but leaves `y` unchanged."""',
         "return f_in_place(y, s)[0]",
         "t, h = f_in_place(h, s)",
     ]
@@ -199,7 +199,7 @@ def test_a_coroutine_is_not_changed(tmp_path: Path) -> None:
 )
 def test_an_object_that_is_called_and_used_as_a_value_gets_one_more_method(use: str, tmp_path: Path) -> None:
     assert list_kept(tmp_path, f"{NORM}{READS_NORM}{use}\n") == [
-        '"""Returns the results of `in_place` without the new contents of its arguments."""',
+        '"""Like `in_place`, but leaves `y` unchanged."""',
         "return self.in_place(y, s)[0]",
         "t, h = norm.in_place(h, s)",
     ]

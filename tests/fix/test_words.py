@@ -39,7 +39,8 @@ def test_the_answer_has_the_diff_and_its_cost() -> None:
         "mine: y STALE on h100\n"
         "  LD001: it is stale\n"
         "\n"
-        "cure: `declare`, proved: every output is fresh, the replay agrees, and the program computes the same\n"
+        "cure: `declare`, proved: every output is fresh, the replay agrees with these verdicts, and each output equals that "
+        "of the program as written, run line by line with every write visible\n"
         "  cost: +64.0 KiB reserved, +0 bytes at the peak, -1.0 KiB copied; about -0.002 ms, estimated from the copied"
         " bytes\n"
         "\n"
@@ -108,3 +109,36 @@ def test_calls_of_which_nothing_is_proved_are_named() -> None:
     text = render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)
     assert "  also changed, but not proved, as no finding of this case names it: the call of `k` (mine.py:3)\n" in text
     assert "  not changed, and may still overwrite an array behind XLA's back: the call of `m` (mine.py:5)\n" in text
+
+
+def test_callers_that_are_changed_and_not_proved_are_named() -> None:
+    best = replace(BEST, changes_callers=True, unproved_callers=("`step` (mine.py:40)",), remarks=("it loses a write",))
+    text = render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)
+    assert "  it loses a write\n" in text
+    assert "  changed, but not run by this case, and so not proved: `step` (mine.py:40)\n" in text
+    proved = render_fix(replace(ANSWER, best=replace(BEST, changes_callers=True)), is_unsafe=False, is_written=False)
+    assert "not proved" not in proved
+
+
+def test_a_reason_of_several_cures_is_said_once_and_followed_by_the_step_by_hand() -> None:
+    other = replace(REFUSED, proof=Proof.OTHER_PROGRAM, reason="`y` would not be", next_step="return `x` as well")
+    again = replace(other, cure="call-in-place")
+    text = render_fix(replace(ANSWER, best=None, attempts=(other, again, LUCKY)), is_unsafe=False, is_written=False)
+    assert text.endswith(
+        "no cure is proved; `--unsafe` offers `copy`\n"
+        "  by hand: return `x` as well\n"
+        "tried:\n"
+        "  declare and call-in-place: could not be proved: `y` would not be\n"
+        "  copy: right by luck: nothing forces the order of `y`\n"
+    )
+    alone = render_fix(
+        replace(ANSWER, best=None, attempts=(other, replace(LUCKY, proof=Proof.REFUTED))),
+        is_unsafe=False,
+        is_written=False,
+    )
+    assert "no cure is proved; `declare` could not be proved: `f` is passed on (mine.py:4)\n  by hand: return" in alone
+
+
+def test_a_time_is_only_estimated_if_bytes_are_copied() -> None:
+    best = replace(BEST, costs={"h100": replace(COST, copied=0)})
+    assert "+0 bytes copied\n" in render_fix(replace(ANSWER, best=best), is_unsafe=False, is_written=False)

@@ -44,6 +44,8 @@ class Caller:
     reference_file: SourceFile
     bound: tuple[str, ...] = ()
     """The parameters that get their arguments from a `partial`, by keyword."""
+    slots: tuple[str, ...] = ()
+    """Fields, such as `Ops.norm`, and elements, such as `OPS["norm"]`, through which the function is called."""
 
 
 def list_function_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> Iterator[Caller]:
@@ -70,6 +72,7 @@ class _Path:
     reference_file: SourceFile
     first: int
     bound: tuple[str, ...] = ()
+    slots: tuple[str, ...] = ()
 
     def describe(self, file: SourceFile, node: cst.CSTNode, call: cst.Call | None) -> Caller:
         return Caller(
@@ -80,6 +83,7 @@ class _Path:
             reference=self.reference,
             reference_file=self.reference_file,
             bound=self.bound,
+            slots=self.slots,
         )
 
 
@@ -126,9 +130,20 @@ def _follow(
             if parent not in seen:
                 seen.add(parent)
                 for other, use in reads:
-                    yield from _follow(project, other, use, seen, path)
+                    slot = _name_slot(file, parent, other, use)
+                    yield from _follow(project, other, use, seen, replace(path, slots=(*path.slots, slot)))
             return
     yield path.describe(file, node, None)
+
+
+def _name_slot(file: SourceFile, stored: cst.CSTNode, other: SourceFile, use: cst.CSTNode) -> str:
+    """Returns the name of the element or field from which `use` reads a function that the argument or element `stored` puts
+    there.
+    """
+    made = next(file.list_parents(stored))
+    if isinstance(use, cst.Attribute) and isinstance(made, cst.Call):
+        return f"{get_name(made.func)}.{use.attr.value}"
+    return other.module.code_for_node(use)
 
 
 def _enter(call: cst.Call, path: _Path) -> _Path | None:

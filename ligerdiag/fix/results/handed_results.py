@@ -22,6 +22,7 @@ from ligerdiag.fix.readers.function_uses import Caller
 from ligerdiag.fix.readers.method_uses import find_override
 from ligerdiag.fix.readers.name_scopes import is_own_argument
 from ligerdiag.fix.results.bound_results import Returned, as_call, bind_results
+from ligerdiag.fix.results.caller_remarks import describe_kept, list_dropping, record_changed, warn_of_tracer
 from ligerdiag.fix.results.kept_functions import keep_function, refer_to
 from ligerdiag.fix.results.return_statements import change_returns
 from ligerdiag.fix.source_file import CannotFixError, SourceFile
@@ -88,6 +89,8 @@ def _return_more(project: Project, handed: Handed, depth: int) -> None:
         project.reached.add(f"`{text}`{caller.file.render_place(caller.call.func)}")
         if caller in changed:
             made = _change_caller(project, caller, handed, returned, depth - 1)
+            record_changed(project, caller, handed, made)
+            warn_of_tracer(project, caller.file, caller.call, made)
         else:
             made = _plan_all(project, caller, handed, depth - 1)
         outer = caller.file.find_function(caller.call)
@@ -111,13 +114,11 @@ def _keep_function(
     new one.
     """
     function = handed.function
-    wanting = {
-        one.reference
-        for one in callers
-        if any(plan.name != NOWHERE for plan in _plan_all(project, one, handed, depth - 1))
-    }
+    planned = [(one, _plan_all(project, one, handed, depth - 1)) for one in callers]
+    wanting = {one.reference for one, plans in planned if any(plan.name != NOWHERE for plan in plans)}
     if not wanting:
         raise UnreachedCallerError(find_reader(project, handed, _MOST_CALLERS))
+    kept: list[str] = []
     for one in values:
         text, place = one.file.module.code_for_node(one.node), one.file.render_place(one.node)
         if one.reference in wanting:
@@ -125,7 +126,11 @@ def _keep_function(
             raise CannotFixError(f"`{name}` would have to return more, but it is passed as a value{place}")
         if not is_own_argument(one.file, one.node):
             project.unseen[f"`{text}`{place}"] = None
-    new = keep_function(project, handed.file, function, returned, len(handed.parameters))
+            kept.append(f"`{text}`{place}")
+    kept += list_dropping(handed, [(one, plans) for one, plans in planned if one.reference not in wanting])
+    project.kept_uses |= dict.fromkeys(kept)
+    new = keep_function(project, handed.file, function, returned, handed.parameters)
+    project.remarks[describe_kept(handed, new, kept)] = None
     refer = refer_to(project, handed.file, function, new)
     changed = [one for one in callers if one.reference in wanting]
     for one in {one.reference: one for one in changed}.values():

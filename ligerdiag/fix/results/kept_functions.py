@@ -15,22 +15,25 @@ from ligerdiag.fix.readers.callers import name_function
 from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.results.bound_results import Returned
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+from ligerdiag.text import join_words
 
 _CALL = "__call__"
 
 
-def keep_function(project: Project, file: SourceFile, function: cst.FunctionDef, returned: Returned, count: int) -> str:
+def keep_function(
+    project: Project, file: SourceFile, function: cst.FunctionDef, returned: Returned, parameters: Sequence[str]
+) -> str:
     """Moves a function's body into a new function, which the function calls. Returns the name of the new function.
 
-    returned: the form of the function's results. count: number of additional results of the new function. Call it when
-    all other changes of the function are made.
+    returned: the form of the function's results. parameters: those whose new contents the new function returns as well.
+    Call it when all other changes of the function are made.
     """
     name = function.name.value
     users = [file, *project.find_users(name, file)]
     used = {one for user in users for one in user.list_names()}
     wish = "in_place" if name == _CALL else f"{name}_in_place"
     new = next(one for one in _number(wish) if one not in used)
-    wrapper = _make_wrapper(file, function, new, returned, count)
+    wrapper = _make_wrapper(file, function, new, returned, parameters)
 
     def split(node: cst.CSTNode) -> cst.FlattenSentinel[cst.BaseStatement]:
         assert isinstance(node, cst.FunctionDef)
@@ -45,7 +48,7 @@ def _number(wish: str) -> Sequence[str]:
 
 
 def _make_wrapper(
-    file: SourceFile, function: cst.FunctionDef, new: str, returned: Returned, count: int
+    file: SourceFile, function: cst.FunctionDef, new: str, returned: Returned, parameters: Sequence[str]
 ) -> cst.FunctionDef:
     owner = find_owner(file, function)
     parts = function.params
@@ -62,9 +65,9 @@ def _make_wrapper(
     given += [f"{one.name.value}={one.name.value}" for one in parts.kwonly_params]
     if parts.star_kwarg is not None:
         given.append(f"**{parts.star_kwarg.name.value}")
-    former = "0" if returned is Returned.ONE else f":-{count}"
+    former = "0" if returned is Returned.ONE else f":-{len(parameters)}"
     lines = [
-        f'"""Returns the results of `{new}` without the new contents of its arguments."""',
+        f'"""Like `{new}`, but leaves {join_words([f"`{one}`" for one in parameters])} unchanged."""',
         f"return {callee}({', '.join(given)})[{former}]",
     ]
     is_nested = file.find_function(function) is not None or owner is not None
