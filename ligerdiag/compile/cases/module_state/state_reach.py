@@ -3,6 +3,9 @@
 The names of all code that can be reached count, whatever they are looked up in: globals, attributes, parts of strings
 such as those of `getattr`. So the answer may have too many names; it lacks a name only if code makes it up. Code that
 can look up any name, such as code that calls `globals` or `eval`, makes every name count.
+
+A module counts only if code can reach it: a function or class of it, an import of it by reachable code, or the module
+itself as somebody's global. Otherwise a test session with hundreds of modules would be part of each question.
 """
 
 import re
@@ -31,23 +34,47 @@ class NameReach:
         libraries, whose contents do not count.
         """
         self.names: set[str] = set()
+        self.modules: dict[str, ModuleType] = {}
+        """The modules that code can reach, by name."""
         self.classes: dict[type[Any], None] = {}
         self._seen: dict[int, object] = {}
         self._modules = modules
+        self._by_tail: dict[str, list[str]] = {}
+        """From each end of a dotted name, such as `layers` of `app.layers`, to the modules whose names end so."""
+        for name in modules:
+            parts = name.split(".")
+            for first in range(len(parts)):
+                self._by_tail.setdefault(".".join(parts[first:]), []).append(name)
+        self._known: set[str] = set()
         self._owned = owned
         self._visit(roots)
         visited: set[tuple[str, str]] = set()
         while True:
+            self._note_imports()
             new = [
                 (module, name)
-                for module, value in modules.items()
+                for module, value in self.modules.items()
                 for name in list(vars(value))
                 if self.has(name) and (module, name) not in visited
             ]
             if not new:
                 return
             visited.update(new)
-            self._visit(vars(modules[module])[name] for module, name in new)
+            self._visit([vars(self.modules[module])[name] for module, name in new])
+
+    def _note_imports(self) -> None:
+        """Notes the modules that reachable code may import, by a name that is theirs or the end of theirs."""
+        for name in self.names - self._known:
+            for module in self._by_tail.get(name, ()):
+                self._note_module(module)
+        self._known |= self.names
+
+    def _note_module(self, name: str) -> None:
+        """Notes a module, and the packages in which it is."""
+        while name:
+            if name in self._modules:
+                self.modules[name] = self._modules[name]
+            name = name.rpartition(".")[0]
 
     def has(self, name: str) -> bool:
         """Returns whether code may look up the name."""
@@ -92,7 +119,7 @@ class NameReach:
             case list() | tuple() | set() | frozenset():
                 yield from list(cast("list[Any]", value))
             case ModuleType():
-                return
+                self._note_module(value.__name__)
             case _:
                 yield from filter(None, (_read(value, name) for name in ("__wrapped__", "fn", "__func__")))
                 if is_inert(value) or describe_type(value) in ("numpy.ndarray", "jaxlib.ArrayImpl"):
@@ -102,6 +129,7 @@ class NameReach:
 
     def _list_parts_of_function(self, function: FunctionType) -> Iterator[object]:
         if function.__module__ in self._modules:  # a worker looks it up by its name
+            self._note_module(function.__module__)
             self.names.update(function.__qualname__.split("."))
         file = function.__code__.co_filename
         if file.startswith("<") or is_project_file(file):
@@ -115,6 +143,7 @@ class NameReach:
 
     def _list_parts_of_class(self, kind: type[Any]) -> Iterator[object]:
         if kind.__module__ in self._modules:
+            self._note_module(kind.__module__)
             self.classes[kind] = None
             self.names.update(kind.__qualname__.split("."))
         module = sys.modules.get(kind.__module__)
@@ -141,6 +170,8 @@ class NameReach:
     def _note_text(self, text: str) -> None:
         if len(text) <= _MOST_TEXT:
             self.names.update(name for name in _NAME.findall(text) if name not in _ANY_NAME)
+            if text in self._modules:  # as for `importlib.import_module`
+                self.names.add(text)
 
 
 def _read(value: object, name: str) -> object:

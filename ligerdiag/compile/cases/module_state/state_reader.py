@@ -74,11 +74,11 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     encoder = _Encoder(by_value, owners)
     record = StateRecord(
         nodes=encoder.nodes,
-        names=_list_module_names(reach, modules),
+        names=_list_module_names(reach),
         versions=read_jax_version(),
         backend=_read_backend(),
     )
-    for name, module in sorted(modules.items()):
+    for name, module in sorted(reach.modules.items()):
         own = vars(module)
         wanted = {one: value for one, value in list(own.items()) if one not in _SKIPPED and reach.has(one)}
         if wanted:
@@ -94,11 +94,10 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     return record, tuple(encoder.classes)
 
 
-def _list_module_names(reach: NameReach, modules: Mapping[str, ModuleType]) -> tuple[str, ...]:
+def _list_module_names(reach: NameReach) -> tuple[str, ...]:
     """Returns the names that code can look up, with those that it can make up as far as a module has them."""
-    return tuple(
-        sorted(reach.names.union(*([one for one in vars(each) if reach.has(one)] for each in modules.values())))
-    )
+    made_up = ([one for one in vars(each) if reach.has(one)] for each in reach.modules.values())
+    return tuple(sorted(reach.names.union(*made_up)))
 
 
 def _leave_out_unchanged(record: StateRecord, module: ModuleType) -> None:
