@@ -103,7 +103,8 @@ type _Stamp = tuple[int, int]
 
 
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """Returns the lines of a file; () for a file that must not be read. roots: real paths of folders."""
+    """Returns the lines of a file; () for a file outside of all `roots`, which must not be read. roots: folders, without
+    symbolic links."""
     path = _find_readable(file, roots)
     return _load_lines(path, _read_stamp(path)) if path else ()
 
@@ -116,7 +117,7 @@ def count_characters(line: str, column: int) -> int:
 
 
 def parse_source(file: str, roots: Sequence[str]) -> ast.Module | None:
-    """Returns the syntax tree of a file; None if it must not be read or is not Python. roots: real paths of folders."""
+    """Returns the syntax tree of a file; None if it is outside of all `roots` or not Python."""
     path = _find_readable(file, roots)
     return _parse(path, _read_stamp(path)) if path else None
 
@@ -133,7 +134,7 @@ def _parse(path: str, stamp: _Stamp) -> ast.Module | None:
 
 
 def read_source(file: str, roots: Sequence[str]) -> bytes | None:
-    """Returns the contents of the file; None for a file that must not be read. roots: real paths of folders."""
+    """Returns the contents of the file; None for a file outside of all `roots`."""
     path = _find_readable(file, roots)
     return _read(path) if path else None
 

@@ -66,7 +66,7 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call or a store with a write to a Ref that some outputs need and do not get."""
+    """A kernel call or a store that writes to a Ref, although some outputs that need the write do not get it."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""

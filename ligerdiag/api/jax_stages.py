@@ -69,13 +69,13 @@ def check_compiled(compiled: Any, words: Mapping[str, Any], options: InspectOpti
     """
     given = [word for word in _UNUSED if words.get(word)]
     if given:
-        raise InputError(f"a compiled program takes no `{given[0]}`: check the function itself")
+        raise InputError(f"a compiled program takes no `{given[0]}`: pass the original function instead")
     architecture = _find_architecture(compiled)
     executable = compiled.runtime_executable()
     modules = list(executable.hlo_modules()) if executable is not None else []
     if len(modules) != 1:
         raise InputError(
-            f"expected a compiled program with one module but got {len(modules)}: check the function itself"
+            f"expected a compiled program with one module but got {len(modules)}: pass the original function instead"
         )
     name = str(words.get("name") or modules[0].name.removeprefix("jit_"))
     dump = HloProto()

@@ -46,7 +46,7 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
                 raise CannotFixError(f"`{name}` gets arguments other than arrays by position{user.render_place(call)}")
             _wrap(user, call, axis)
     if not done:
-        raise CannotFixError("no function around the kernel's call can run on each device")
+        raise CannotFixError("none of the functions that enclose the kernel's call can be wrapped in `shard_map`")
 
 
 def _wrap(file: SourceFile, call: cst.Call, axis: str) -> None:

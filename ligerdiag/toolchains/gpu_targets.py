@@ -140,8 +140,8 @@ def explain_unfit(target: Target, toolchain: Toolchain) -> str:
 
 
 def choose_toolchain(name: str, targets: Iterable[Target]) -> str:
-    """Returns the name of the toolchain to compile with: `name`, unless that is the default toolchain and all targets are
-    GPUs of AMD.
+    """Returns the name of the toolchain to compile with: that for AMD if `name` is the default toolchain and all targets are
+    AMD's GPUs, otherwise `name`.
     """
     platforms = {target.platform for target in targets}
     return find_by_platform(Platform.ROCM) if name == DEFAULT and platforms == {Platform.ROCM} else name

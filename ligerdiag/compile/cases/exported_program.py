@@ -113,9 +113,9 @@ def take_exported(
     if len(exported.platforms) > 1:
         raise InputError(f'`{name}` is exported for several platforms: export it with `platforms=["{PLATFORM}"]` alone')
     if exported.nr_devices != 1:
-        raise InputError(f"`{name}` is exported for {exported.nr_devices} devices: check the function itself")
+        raise InputError(f"`{name}` is exported for {exported.nr_devices} devices: pass the original function instead")
     if exported.ordered_effects or exported.unordered_effects:
-        raise InputError(f"`{name}` is exported with effects, such as callbacks: check the function itself")
+        raise InputError(f"`{name}` is exported with effects, such as callbacks: pass the original function instead")
     avals = (*exported.in_avals, *exported.out_avals)
     if not all(isinstance(size, int) for aval in avals for size in aval.shape):
         raise InputError(f"`{name}` is exported with symbolic shapes: export it for the shapes to check")

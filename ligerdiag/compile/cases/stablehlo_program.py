@@ -169,7 +169,7 @@ def take_lowered(lowered: Any, name: str = "") -> Case:
     try:
         case = describe_module(name or own.removeprefix("jit_"), module, stream.getvalue())
     except CompileError as error:
-        raise InputError(f"{error}: check the function itself") from error
+        raise InputError(f"{error}: pass the original function instead") from error
     hoisted: Any = getattr(getattr(lowered, "_lowering", None), "const_args", None) or ()
     kept = tuple(_fix_values(arg, value) for arg, value in zip(case.args, hoisted, strict=False))
     return replace(case, args=(*kept, *case.args[len(kept) :]))

@@ -41,7 +41,7 @@ class Runs:
         return self.start.size
 
     def pick(self, chosen: Array) -> "Runs":
-        """Returns the runs at the chosen positions of the arrays."""
+        """Returns the runs with these indices. chosen: i64[n], positions in `start`, `stop`, `program` and `site`."""
         return Runs(
             start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
@@ -212,8 +212,8 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns, for each buffer, some of the places where one program writes bytes that another one accesses. Buffers
-    that overlap count as one buffer.
+    """Returns overlaps in which one program of the grid writes bytes that another one reads or writes: for each buffer
+    some of them, not all. Buffers that overlap count as one buffer.
     """
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
