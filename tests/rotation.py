@@ -5,8 +5,8 @@ The commit decides which quarter, so that a test which fails on a commit fails o
 them. The parameters of one function have the four turns one after another, so a function with four or more has some
 of them on every commit. A run ends with a line that says whose turn it was; LIGERDIAG_TEST_TURN=N (from 0) repeats it.
 The rest count as `nightly` in this run. A test of a kind below says more about one type, one opcode, one kernel or one
-form of a function than another one. Beside them all examples of rules and a hundred cases are compiled, judged, replayed
-and compared on every commit, which run the same code.
+form of a function than another one. Beside them all bad examples of rules and some ninety cases are compiled, judged,
+replayed and compared on every commit, which run the same code.
 """
 
 import os
@@ -114,17 +114,34 @@ CASES = (
     "donated_outputs[[]*",
     "in_flight[[]*",
     "loop_carry[[]*",
+    *(
+        f"{name}[[]*"
+        for name in ("saved_residual", "two_losses", "partial_write", "undonated_parameter", "barrier_copy")
+    ),
+    *(f"{name}[[]*" for name in ("mosaic", "chunked_flce", "pallas_cross_entropy")),
 )
 """fnmatch patterns of ids of cases that take turns, see tests/case_levels.py."""
 NAMED_CASES = {
     "accumulated_sum[twice-hidden]",
     "accumulated_sum[unused-hidden]",
     "geglu[hidden]",
+    "barrier_copy[kernel-hidden]",
+    "chunked_flce[aliased-two]",
     "loop_carry[descent-hidden]",
+    "mosaic[stores-hidden]",
+    "partial_write[range-pallas-out_of_place]",
+    "partial_write[range-triton-out_of_place]",
     "rope[hidden]",
+    "saved_residual[exp-perplexity-hidden]",
+    "saved_residual[softmax-perplexity-hidden]",
+    "saved_residual[tanh-perplexity-hidden]",
     "swiglu[hidden]",
+    "two_losses[other-hidden]",
+    "two_losses[rows-hidden]",
+    "two_losses[same-hidden]",
+    "undonated_parameter[kept-hidden]",
 }
-"""Ids of cases that take no turns, because tests/api/test_views.py names them."""
+"""Ids of cases that take no turns, because tests of tests/api name them."""
 
 _ANY = re.compile("|".join(map(translate, PATTERNS)))
 _CASES = re.compile("|".join(map(translate, CASES)))

@@ -10,7 +10,8 @@ import pytest
 from ligerdiag import api
 from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.rules.registry import RULES
-from ligerdiag.rules.rule import Example
+from ligerdiag.rules.rule import Example, Rule
+from tests.rotation import current_turn, take_turns
 
 type Judge = Callable[[Example], CaseReport]
 
@@ -37,20 +38,25 @@ def check_against_baseline(example: Example, folder: Path, cache: Path) -> CaseR
     return report
 
 
+def list_good() -> tuple[tuple[Rule, int, Example], ...]:
+    """Returns the good examples that have their turn (tests/rotation.py), each with its rule and its number there."""
+    good = [(rule, number, example) for rule in RULES for number, example in enumerate(rule.good)]
+    return take_turns(good, current_turn())
+
+
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Returns the report of an example, as a user gets it for a file."""
     by_target: defaultdict[str, dict[str, None]] = defaultdict(dict)
     recorded: dict[tuple[str, str], Example] = {}
     limited: dict[tuple[str, str], Example] = {}
-    for rule in RULES:
-        for example in (*rule.bad, *rule.good):
-            if example.recorded:
-                recorded[example.target, example.code] = example
-            elif example.budgets.are_set:
-                limited[example.target, example.code] = example
-            else:
-                by_target[example.target][example.code] = None
+    for example in (*(one for rule in RULES for one in rule.bad), *(one for _, _, one in list_good())):
+        if example.recorded:
+            recorded[example.target, example.code] = example
+        elif example.budgets.are_set:
+            limited[example.target, example.code] = example
+        else:
+            by_target[example.target][example.code] = None
     reports: dict[tuple[str, str], CaseReport] = {}
     cache = tmp_path_factory.mktemp("cache")
     for key, example in recorded.items():
@@ -66,7 +72,11 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
         reports |= {(target, code): case for code, case in zip(codes, cases, strict=True)}
 
     def find(example: Example) -> CaseReport:
-        report = reports[example.target, example.code]
+        key = example.target, example.code
+        if key not in reports:  # a good example of another turn
+            check = check_against_baseline if example.recorded else check_with_budgets
+            reports[key] = check(example, tmp_path_factory.mktemp("other"), cache)
+        report = reports[key]
         assert report.status is not Status.ERROR, f"{report.error}\n{report.log_tail}"
         return report
 

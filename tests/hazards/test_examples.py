@@ -9,7 +9,7 @@ from ligerdiag.model.findings import Attribution, Finding, ReplayState, Severity
 from ligerdiag.rules.registry import RULES, get_rule
 from ligerdiag.rules.rule import DecidedBy, Example, Rule, RuleKind, check_nothing
 from ligerdiag.rules.schedules.ld009_caller_clobbered import ARRAY_PASSED_TWICE
-from tests.hazards.conftest import Judge
+from tests.hazards.conftest import Judge, list_good
 
 BAD = [
     pytest.param(rule, example, id=f"{rule.id}-{n}")
@@ -18,7 +18,8 @@ BAD = [
     for n, example in enumerate(rule.bad)
 ]
 """Without the examples of rules that need a GPU."""
-GOOD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule in RULES for n, example in enumerate(rule.good)]
+GOOD = [pytest.param(rule, example, id=f"{rule.id}-{n}") for rule, n, example in list_good()]
+"""Those that have their turn."""
 
 BY_NUMBERS = {"LD012": {Attribution.LOSSY}, "LD016": {Attribution.FRESH, Attribution.LOSSY}}
 """The attributions of the outputs, for rules that compare numbers with program order."""
