@@ -99,6 +99,11 @@ PATTERNS = (
     "tests/dumps/test_inspect.py::test_a_dump_gives_*[[]*",
     "tests/dumps/test_inspect.py::test_without_tags_*[[]*",
     "tests/dumps/test_replay.py::test_snapshots_*[[]*",
+    # one way to ask for opaque functions, to stop a run, or to call a kernel: tests/replay/test_opaque_*.py,
+    # tests/cli/test_command_line.py and tests/device/test_opcheck_code.py run every day
+    "tests/api/test_opaque_replay.py::*",
+    "tests/cli/test_first_failure.py::*",
+    "tests/device/test_opcheck_runs.py::*",
     # a store that is not there, or not empty: tests/sweep has the same campaigns in folders
     "tests/sweep/test_bucket.py::*",
 )
