@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -238,6 +238,29 @@ def test_after_an_edit_the_file_counts_for_what_the_process_has_not_changed(step
     (tmp_path / "states_steps.py").write_text(STEPS.replace('MODE = "safe"', 'MODE = "edited"'))
     again, notes = import_again(steps.look)
     assert (again.MODE, again.KIND, notes) == ("edited", again.Mode.HIDDEN, ())
+
+
+def test_only_modules_that_the_code_imports_are_part_of_the_question(
+    steps: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their names and those of their globals are; an import inside of a function counts."""
+    for name in ("look", "states_late"):
+        (tmp_path / f"{name}.py").write_text("MODE = KIND = 'safe'\n\ndef run():\n    return eval('MODE')\n")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    stranger, late = cast("list[Any]", [importlib.import_module(name) for name in ("look", "states_late")])
+
+    def imports_late() -> object:
+        import states_late  # pyright: ignore[reportMissingImports]
+
+        return states_late.MODE
+
+    in_script = eval("lambda: late.MODE", {"late": late})  # the globals of a script are those of no module
+    before = [render_record(one) for one in (steps.look, imports_late, in_script)]
+    stranger.MODE = late.MODE = "hidden"
+    after = [render_record(one) for one in (steps.look, imports_late, in_script)]
+    assert [one == two for one, two in zip(before, after, strict=True)] == [True, False, False]
+    for name in ("look", "states_late"):
+        del sys.modules[name]
 
 
 def test_an_edit_before_the_first_check_leaves_a_difference_undecided(steps: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ A module counts only if code can reach it: a function or class of it, an import 
 itself as somebody's global. Otherwise a test session with hundreds of modules would be part of each question.
 """
 
+import dis
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from ligerdiag.errors import is_project_file
 _ANY_NAME = frozenset({"globals", "vars", "__dict__", "dir", "eval", "exec"})
 _NAME = re.compile(r"[^\W\d]\w*")
 _MOST_TEXT = 200
+_IMPORT = dis.opmap["IMPORT_NAME"]
 _MOST_OBJECTS = 100_000
 
 
@@ -39,18 +41,10 @@ class NameReach:
         self.classes: dict[type[Any], None] = {}
         self._seen: dict[int, object] = {}
         self._modules = modules
-        self._by_tail: dict[str, list[str]] = {}
-        """From each end of a dotted name, such as `layers` of `app.layers`, to the modules whose names end so."""
-        for name in modules:
-            parts = name.split(".")
-            for first in range(len(parts)):
-                self._by_tail.setdefault(".".join(parts[first:]), []).append(name)
-        self._known: set[str] = set()
         self._owned = owned
         self._visit(roots)
         visited: set[tuple[str, str]] = set()
         while True:
-            self._note_imports()
             new = [
                 (module, name)
                 for module, value in self.modules.items()
@@ -62,12 +56,27 @@ class NameReach:
             visited.update(new)
             self._visit([vars(self.modules[module])[name] for module, name in new])
 
-    def _note_imports(self) -> None:
-        """Notes the modules that reachable code may import, by a name that is theirs or the end of theirs."""
-        for name in self.names - self._known:
-            for module in self._by_tail.get(name, ()):
-                self._note_module(module)
-        self._known |= self.names
+    def _note_imports(self, code: CodeType) -> None:
+        """Notes the modules that the code imports, also those that it takes from a package. Of a relative import the code
+        does not say to which package, so each module counts that has such a name in one.
+        """
+        if _IMPORT not in code.co_code[::2]:
+            return
+        recent: list[Any] = [None, None]
+        for one in dis.get_instructions(code):
+            if one.opname == "IMPORT_NAME":
+                level, given = recent
+                several = cast("tuple[str, ...]", given) if isinstance(given, tuple) else ()
+                for name in (one.argval, *(f"{one.argval}.{each}".lstrip(".") for each in several)):
+                    self._note_imported(name, is_relative=level != 0)
+            recent = [recent[1], one.argval]
+
+    def _note_imported(self, name: str, *, is_relative: bool) -> None:
+        self._note_module(name)
+        if is_relative and name:
+            for each in self._modules:
+                if each.endswith(f".{name}"):
+                    self._note_module(each)
 
     def _note_module(self, name: str) -> None:
         """Notes a module, and the packages in which it is."""
@@ -134,6 +143,8 @@ class NameReach:
         file = function.__code__.co_filename
         if file.startswith("<") or is_project_file(file):
             yield function.__code__
+            own = function.__globals__  # also those of a script, which is no module that a worker imports
+            yield from [own[name] for name in _list_names(function.__code__) if name in own]
         for cell in function.__closure__ or ():
             try:
                 yield cell.cell_contents
@@ -155,6 +166,7 @@ class NameReach:
 
     def _note_code(self, code: CodeType) -> None:
         self.names.update(code.co_names)
+        self._note_imports(code)
         stack: list[object] = list(code.co_consts)
         while stack:
             match stack.pop():
@@ -170,8 +182,16 @@ class NameReach:
     def _note_text(self, text: str) -> None:
         if len(text) <= _MOST_TEXT:
             self.names.update(name for name in _NAME.findall(text) if name not in _ANY_NAME)
-            if text in self._modules:  # as for `importlib.import_module`
-                self.names.add(text)
+            if text in self._modules or (text[:1] == "." and text[1:2].isalpha()):  # as for `importlib.import_module`
+                self._note_imported(text.lstrip("."), is_relative=text.startswith("."))
+
+
+def _list_names(code: CodeType) -> Iterator[str]:
+    """Yields the names in the code and in the code of functions that it defines."""
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _list_names(one)
 
 
 def _read(value: object, name: str) -> object:
