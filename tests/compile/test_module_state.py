@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.api.function import check_live, make_check_options, make_live_function
+from ligerdiag.compile.cases.module_state import state_reach, state_reader
 from ligerdiag.compile.cases.module_state.edited_files import forget_first_states
 from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.module_state.state_reader import read_state
@@ -261,6 +262,39 @@ def test_only_modules_that_the_code_imports_are_part_of_the_question(
     assert [one == two for one, two in zip(before, after, strict=True)] == [True, False, False]
     for name in ("look", "states_late"):
         del sys.modules[name]
+
+
+class Unreadable(dict[str, int]):
+    def items(self) -> Any:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("why", ["many objects", "an object that cannot be read"])
+def test_what_cannot_be_followed_makes_every_name_count(why: str, steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "many objects":
+        monkeypatch.setattr(state_reach, "_MOST_OBJECTS", 3)
+    else:
+        steps.TABLE = Unreadable()
+    monkeypatch.setattr(state_reader, "list_state_modules", lambda _: {"states_steps": steps})  # pyright: ignore[reportUnknownLambdaType]
+    before = render_record(steps.look)
+    steps.START += 1
+    changed = render_record(steps.look)
+    steps.Step.hide = True
+    assert len({before, changed, render_record(steps.look)}) == 3
+
+
+def test_what_cannot_be_compared_is_named(tmp_path: Path, steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    del steps
+    (tmp_path / "states_late.py").write_text("NEXT = (one for one in (1, 2))\n\ndef run():\n    return next(NEXT)\n")
+    monkeypatch.delitem(sys.modules, "states_late", raising=False)
+    record = pickle.loads(render_record(importlib.import_module("states_late").run))
+    LATE_IMPORTS.use(record)
+    del sys.modules["states_late"]
+    importlib.import_module("states_late")
+    assert [note.partition(":")[0] for note in LATE_IMPORTS.notes] == [
+        "`states_late.NEXT` may not be as in your process"
+    ]
+    del sys.modules["states_late"]
 
 
 def test_an_edit_before_the_first_check_leaves_a_difference_undecided(steps: Any, tmp_path: Path) -> None:

@@ -138,6 +138,10 @@ class StateMerger:
                 kind, reason = node.data
                 if describe_type(old) != kind:
                     self.note(path, f"it is an object of the type `{kind}` there, which cannot be passed on ({reason})")
+                else:
+                    self.notes[f"`{path}` may not be as in your process: no `{kind}` can be passed on ({reason})"] = (
+                        None
+                    )
                 return old
             case NodeKind.REFERENCE:
                 return self._find(node.data, old)

@@ -91,7 +91,10 @@ class NameReach:
 
     def _visit(self, values: Iterable[object]) -> None:
         stack = list(values)
-        while stack and len(self._seen) < _MOST_OBJECTS:
+        while stack:
+            if len(self._seen) >= _MOST_OBJECTS:
+                self._note_everything()
+                return
             value = stack.pop()
             if type(value) in PLAIN or id(value) in self._seen:
                 if isinstance(value, str):
@@ -100,8 +103,17 @@ class NameReach:
             self._seen[id(value)] = value
             try:
                 stack.extend(list(self._list_parts(value)))
-            except Exception:  # an object whose attributes cannot be read has no names that code could look up
-                continue
+            except Exception:  # of an object with attributes that cannot be read: nobody knows what it looks up
+                self._note_everything()
+
+    def _note_everything(self) -> None:
+        """Makes every name and class of every module count."""
+        self.names |= _ANY_NAME
+        self.modules |= self._modules
+        for module in self._modules.values():
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ in self._modules:
+                    self.classes[value] = None
 
     def _list_parts(self, value: Any) -> Iterator[object]:
         match value:
