@@ -64,3 +64,12 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
                 if get_name(one.name) in modules:
                     paths.add(known)
     return paths, roots
+
+
+def list_module_names(file: SourceFile) -> set[str]:
+    """Returns the names, such as `jnp`, that the `import` statements of a file bind to modules."""
+    return {
+        (one.evaluated_alias or one.evaluated_name).partition(".")[0]
+        for statement in file.find(cst.Import)
+        for one in statement.names
+    }

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import find_definition
-from ligerdiag.fix.readers.imported_names import list_imported_uses
+from ligerdiag.fix.readers.imported_names import list_imported_uses, list_module_names
 from ligerdiag.fix.readers.name_scopes import SourceVariable, find_variable
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
@@ -196,11 +196,7 @@ def _is_in_init(file: SourceFile, node: cst.CSTNode, owner: cst.ClassDef) -> boo
 
 def _list_foreign(project: Project, file: SourceFile) -> set[str]:
     """Returns the names by which a file reaches modules, such as `jnp`, whose attributes are no fields of objects."""
-    found = {
-        (one.evaluated_alias or one.evaluated_name).partition(".")[0]
-        for statement in file.find(cst.Import)
-        for one in statement.names
-    }
+    found = list_module_names(file)
     for statement in file.find(cst.ImportFrom):
         if statement.relative or statement.module is None or isinstance(statement.names, cst.ImportStar):
             continue

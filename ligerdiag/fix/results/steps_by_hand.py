@@ -10,6 +10,7 @@ import libcst as cst
 from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import Scope, find_function_at
 from ligerdiag.fix.readers.callers import list_callers, list_own_parameters, name_function
+from ligerdiag.fix.readers.imported_names import list_module_names
 from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
@@ -44,14 +45,9 @@ def _calls_directly(function: Scope, file: SourceFile, call: cst.Call) -> bool:
     """Returns whether a call may be one of the function itself, and not of code that is no part of the project and that gets
     the function, such as `jax.lax.scan(body, x)`.
     """
-    imported = {
-        (one.evaluated_alias or one.evaluated_name).partition(".")[0]
-        for statement in file.find(cst.Import)
-        for one in statement.names
-    }
     given = {name.value for one in call.args for name in file.find(cst.Name, one.value)}
     root = file.module.code_for_node(call.func).partition(".")[0]
-    return root not in imported and function[1].name.value not in given
+    return root not in list_module_names(file) and function[1].name.value not in given
 
 
 def _find_call(project: Project, line: SourceLine) -> tuple[SourceFile, cst.Call] | None:
