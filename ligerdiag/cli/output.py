@@ -164,8 +164,8 @@ def write_report_comparison(
     """Writes the comparison to every file, and then to standard output. code: the exit code to name in JSON. Raises
     InputError if a file could not be written.
     """
-    from ligerdiag.report.comparison_json import render_comparison_json
-    from ligerdiag.report.comparison_markdown import render_comparison_markdown
+    from ligerdiag.report.json import render_comparison_json
+    from ligerdiag.report.markdown import render_comparison_markdown
     from ligerdiag.report.terminal.full_report import (
         compute_colour,
         compute_stream_width,
