@@ -25,6 +25,8 @@ ends.
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -284,6 +286,11 @@ def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[No
     while (earlier := before[way[-1]]) is not None:
         way.append(earlier)
     return tuple(reversed(way))
+
+
+def unite(sets: Iterable[int]) -> int:
+    """Returns the union of sets that are integers with one bit for each member."""
+    return reduce(or_, sets, 0)
 
 
 type Definition = tuple[int, ShapeIndex]

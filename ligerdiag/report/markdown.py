@@ -57,7 +57,7 @@ from ligerdiag.report.words.memory_words import (
     summarise_memory,
 )
 from ligerdiag.rules.registry import RULES
-from ligerdiag.source_text import parse_place, strip_folders
+from ligerdiag.source_text import join_place, parse_place, strip_folders
 from ligerdiag.text import compute_printable, count_of, render_bytes
 
 
@@ -314,8 +314,7 @@ def _render(annotation: Annotation, repository: Repository) -> str:
             if place.line > 0:
                 properties += [("line", str(place.line)), ("endLine", str(place.line))]
         else:
-            where = f"{place.file}:{place.line}" if place.line > 0 else place.file
-            lines = (*lines, compute_printable(f"at: {where}"))
+            lines = (*lines, compute_printable(f"at: {join_place(place.file, place.line)}"))
     properties.append(("title", annotation.title))
     words = ",".join(f"{name}={_escape_property(value)}" for name, value in properties)
     return f"::{_COMMANDS[annotation.severity]} {words}::{_escape('\n'.join(lines))}"

@@ -40,6 +40,7 @@ from ligerdiag.compile.cases.live_functions import (
     find_reference,
     initialize_nothing,
 )
+from ligerdiag.compile.cases.module_state.state_records import describe_type
 from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_shardings
 from ligerdiag.errors import InputError, is_project_file
 from ligerdiag.model.case import Case
@@ -81,7 +82,7 @@ class FunctionPickler(_Pickler):
         """Returns how to pickle an object. The pickle module calls this method for each object that is not of a basic Python
         type.
         """
-        match _name_class(obj):
+        match describe_type(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
             case "triton.Autotuner" | "triton.Heuristics":
@@ -271,11 +272,6 @@ def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
         finally:
             for module in new:
                 _library.unregister_pickle_by_value(module)
-
-
-def _name_class(obj: Any) -> str:
-    kind = cast("type[Any]", type(obj))
-    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 def _read_source(kernel: Any) -> tuple[list[str], int]:
