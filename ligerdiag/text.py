@@ -21,6 +21,11 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
+def join_lines(text: str) -> str:
+    """Returns the text on one line, with single blanks."""
+    return " ".join(text.split())
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """Returns the nearest known word as a question such as ", did you mean `x`"; empty if none is near."""
     near = difflib.get_close_matches(word, list(known), 1)

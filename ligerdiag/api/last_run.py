@@ -7,8 +7,6 @@ record.
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import RUNS, Cache
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.codec import FieldError, decode_record, encode_record, parse_object
 from ligerdiag.compile.cases.selectors import Selector, parse_selectors
 from ligerdiag.errors import ArtifactError
@@ -89,14 +88,7 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
     path = _locate(cache, Path(last.folder))
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(encode_record(last), indent=1) + "\n")
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        replace_file(path, (json.dumps(encode_record(last), indent=1) + "\n").encode())
 
 
 def select_open_cases(

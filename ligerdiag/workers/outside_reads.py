@@ -27,8 +27,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, cast
 
-from ligerdiag.artifacts.dependencies import RECORDED, DependencyKind, compute_digest, digest_text
-from ligerdiag.artifacts.import_search import search_module
+from ligerdiag.artifacts.dependencies import RECORDED, DependencyKind, compute_digest, digest_text, search_module
 from ligerdiag.errors import is_project_file
 from ligerdiag.toolchains.toolchain import is_set_for_workers
 from ligerdiag.workers.given_process import GIVEN_VARIABLE, GivenProcess, read_given

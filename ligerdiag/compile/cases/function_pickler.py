@@ -42,7 +42,7 @@ from ligerdiag.compile.cases.live_functions import (
 )
 from ligerdiag.compile.cases.module_state.state_records import describe_type
 from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_shardings
-from ligerdiag.errors import InputError, is_project_file
+from ligerdiag.errors import InputError, is_project_file, read_message
 from ligerdiag.model.case import Case
 
 _KERNEL_OPTIONS = (
@@ -298,7 +298,7 @@ def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputErr
 
     fault: the exception that pickling raised. by_value: names of the modules that a worker cannot import.
     """
-    reason = " ".join(str(fault).split()) or type(fault).__name__
+    reason = read_message(fault)
     if not isinstance(value, Case):
         return InputError(f"a value cannot be passed to a worker: {reason}")
     for name, used in _list_variables(value.function):
