@@ -20,7 +20,7 @@ from ligerdiag.compile.cases.selectors import Selector, parse_selectors
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, list_first
 from ligerdiag.untrusted_files import read_untrusted
 
 MAXIMUM_RECORD_BYTES = 16 << 20
@@ -116,9 +116,8 @@ def select_open_cases(
         *([f"{len(failed)} not as expected when last run"] if failed else []),
         *([f"{len(undone)} not run when last selected"] if undone else []),
     ]
-    names = ", ".join(f"`{case.id}`" for case in chosen[:_SHOWN])
-    more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
-    said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}{more}"
+    names = list_first([f"`{case.id}`" for case in chosen], _SHOWN)
+    said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}"
     return LastSelection(cases=chosen, said=said)
 
 

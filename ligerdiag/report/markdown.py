@@ -58,7 +58,7 @@ from ligerdiag.report.words.memory_words import (
 )
 from ligerdiag.rules.registry import RULES
 from ligerdiag.source_text import join_place, parse_place, strip_folders
-from ligerdiag.text import compute_printable, count_of, render_bytes
+from ligerdiag.text import compute_printable, count_of, list_first, render_bytes
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:
@@ -395,8 +395,7 @@ def _render_new_findings(comparison: ReportComparison) -> list[str]:
             [
                 strip_folders(describe_finding(finding)),
                 *([f"   help: {strip_folders(finding.help)}"] if finding.help else []),
-                f"   in:   {', '.join(names[:MOST_CASES])}"
-                + (f" and {len(names) - MOST_CASES} more" if len(names) > MOST_CASES else ""),
+                f"   in:   {list_first(names, MOST_CASES)}",
             ]
         )
         for finding, names in found[:MOST_FINDINGS]

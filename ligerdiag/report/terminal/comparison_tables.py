@@ -25,7 +25,7 @@ from ligerdiag.report.compared.comparison_words import (
 )
 from ligerdiag.report.compared.report_comparison import GRADES_TO_CHECK, ComparedCase, Grade, ReportComparison
 from ligerdiag.report.comparisons import Bisection, BisectionRow, Difference, DifferenceReport
-from ligerdiag.report.terminal.case_table import render_counted, render_outputs
+from ligerdiag.report.terminal.case_table import join_cells, render_counted, render_outputs
 from ligerdiag.report.terminal.diagnostics import render_verdict
 from ligerdiag.report.terminal.spans import (
     BLANK,
@@ -398,7 +398,7 @@ def _render_cases(cases: Sequence[ComparedCase], width: int | None) -> list[Line
     for case, row in zip(cases, rows, strict=True):
         table.append([(Span(row[0], _STYLES[case.grade]),), *((Span(cell),) for cell in row[1:])])
     widths = [max(compute_width(row[column]) for row in table) for column in range(len(titles))]
-    wide = [_join_cells(row, widths) for row in table]
+    wide = [join_cells(row, widths) for row in table]
     if width is None or all(compute_width(line) <= width for line in wide):
         return wide
     lines: list[Line] = []
@@ -407,13 +407,6 @@ def _render_cases(cases: Sequence[ComparedCase], width: int | None) -> list[Line
         for title, cell in zip(titles[2:], row[2:], strict=True):
             lines += compute_wrapped((Span(f"    {title}: ", Style.FAINT), *cell), width, 6)
     return lines
-
-
-def _join_cells(cells: Sequence[Line], widths: Sequence[int]) -> Line:
-    spans: list[Span] = []
-    for cell, width in zip(cells[:-1], widths[:-1], strict=True):
-        spans += [*compute_padded(cell, width), Span(_COLUMN_GAP)]
-    return (*spans, *cells[-1])
 
 
 def _render_changes(case: ComparedCase, width: int | None) -> list[Line]:
