@@ -25,8 +25,6 @@ ends.
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Final
 
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -290,7 +288,10 @@ def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[No
 
 def unite(sets: Iterable[int]) -> int:
     """Returns the union of sets that are integers with one bit for each member."""
-    return reduce(or_, sets, 0)
+    union = 0
+    for one in sets:
+        union |= one
+    return union
 
 
 type Definition = tuple[int, ShapeIndex]
