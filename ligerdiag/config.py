@@ -25,6 +25,7 @@ from ligerdiag.model.findings import Severity
 from ligerdiag.model.memory_limits import MemoryBudgets, parse_bytes
 from ligerdiag.report.allowed.suppressions import ConfigEntry
 from ligerdiag.rules.registry import get_rule
+from ligerdiag.text import join_lines
 
 NAME = "pyproject.toml"
 NEVER = "never"
@@ -228,7 +229,7 @@ def _read_words(value: object, key: str, where: str) -> str:
     """Returns the value, which must be a non-empty string on one line; raises InputError for any other."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"expected a non-empty string for `{key}` in {where} but got {_describe(value)}")
-    return " ".join(value.split())
+    return join_lines(value)
 
 
 def require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:

@@ -91,6 +91,7 @@ CASE_PATH = "LIGERDIAG_CASE_PATH"
 `toolchains.toolchain`.
 """
 MAXIMUM_MESSAGE = 400
+"""Most characters of an exception's message that are shown."""
 _MOST_PARTS = 5
 """Most exceptions of an exception group that are shown."""
 _EXTRAS = {"jax_triton": "jax-triton"}
@@ -116,6 +117,11 @@ def describe_fault(fault: BaseException) -> str:
         return f"{fault.filename}:{fault.lineno}: {kind}: {fault.msg}"
     place = find_place(fault)
     return f"{place}: {text}" if place else text
+
+
+def read_message(fault: BaseException) -> str:
+    """Returns the message of an exception on one line; the exception's type if the message is empty."""
+    return " ".join(str(fault).split()) or type(fault).__name__
 
 
 _IMPORTS = "imports start at the nearest folder with a pyproject.toml, else with .git; PYTHONPATH adds others"

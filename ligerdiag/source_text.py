@@ -70,8 +70,14 @@ def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 def compute_place(source: SourceLine) -> str:
     """Returns the place as `file:line`, in which a file below the current directory is relative to it."""
-    file = compute_near(source.file)
-    return f"{file}:{source.line}" if source.line > 0 else file
+    return join_place(compute_near(source.file), source.line)
+
+
+def join_place(file: str, line: int) -> str:
+    """Returns `file:line`, such as `train.py:41`; only the file if the line number is unknown (0), and an empty text if the
+    file is unknown, too.
+    """
+    return f"{file}:{line}" if file and line > 0 else file
 
 
 def parse_place(place: str) -> SourceLine:
@@ -202,3 +208,14 @@ def _read(path: str) -> bytes | None:
     finally:
         os.close(descriptor)
     return data if len(data) <= MAX_FILE_BYTES else None
+
+
+def read_last_name(node: ast.expr) -> str:
+    """Returns the last part of a dotted name in Python code, such as `zeros` of `jnp.zeros`; empty if the expression is no
+    name.
+    """
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""

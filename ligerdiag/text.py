@@ -21,6 +21,16 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
+def list_first(words: Sequence[str], most: int) -> str:
+    """Returns the first `most` words, and how many more there are, as in `a, b and 3 more`."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def join_lines(text: str) -> str:
+    """Returns the text on one line, with single blanks."""
+    return " ".join(text.split())
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """Returns the nearest known word as a question such as ", did you mean `x`"; empty if none is near."""
     near = difflib.get_close_matches(word, list(known), 1)

@@ -9,14 +9,14 @@ constant.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ligerdiag.analysis.writes import CALLERS, Frames, iterate_kernel_calls
-from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.analysis.writes import CALLERS, Frames, iterate_kernel_calls, writes_aliased
+from ligerdiag.effects.access import CallEffects
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_shard_edge, search
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.reach import find_reach
-from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
+from ligerdiag.hlo.shape import ShapeIndex
 
 _NAMES = PassThrough(bitcasts=True, barriers=True, tuples=True, arguments=True, shards=True)
 _RENAMES = having(Trait.FORWARDS, Trait.BARRIER)
@@ -57,7 +57,7 @@ def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEf
             continue
         done.add(call.id)
         for number, leaf in sorted(call.operand_output_aliases.items()):
-            if not _writes(effects, call, number, leaf) or find_reach(module, [(call, leaf)]).is_used:
+            if not writes_aliased(effects, call, number, leaf) or find_reach(module, [(call, leaf)]).is_used:
                 continue
             definition = flow.find_definition(call.operands[number])
             if _is_constant(definition[0]):
@@ -66,13 +66,6 @@ def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEf
             readers = tuple([one for one in users if one is not call and _comes_after(module, one, frames)])
             if readers:
                 yield UnusedContents(call=call, effects=effects, operand=number, readers=readers)
-
-
-def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
-    """Returns whether the kernel surely writes the operand or the output that aliases it. leaf: index of that output."""
-    outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
-    accesses = [outputs.get(leaf, Access.NONE), *effects.operands[number : number + 1]]
-    return any(one.writes and one is not Access.UNKNOWN for one in accesses)
 
 
 def _is_constant(value: HloInstruction) -> bool:

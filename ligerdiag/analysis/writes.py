@@ -274,3 +274,12 @@ def _compute_holders(module: HloModule) -> frozenset[int]:
         return [module.homes[one.id].id for one in calling]
 
     return frozenset(search([home.id for home, _ in module.iterate_custom_calls()], list_callers))
+
+
+def writes_aliased(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
+    """Returns whether the kernel surely writes the bytes of the operand, through the operand's pointer or that of the output
+    that aliases it. number: the operand's number. leaf: index of that output.
+    """
+    outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
+    accesses = [outputs.get(leaf, Access.NONE), *effects.operands[number : number + 1]]
+    return any(one.writes and one is not Access.UNKNOWN for one in accesses)

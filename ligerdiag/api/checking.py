@@ -55,7 +55,7 @@ from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.source_text import TEXTS_SUFFIX, find_usual_root, resolve_roots
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, list_first
 from ligerdiag.toolchains.environments import provide_toolchain
 from ligerdiag.toolchains.gpu_targets import (
     Target,
@@ -176,8 +176,7 @@ def _make_key(case: CaseReport | Identity, toolchain: str) -> EntryKey:
 
 
 def _list(keys: Sequence[EntryKey]) -> str:
-    shown = ", ".join(f"`{key.case}` on {key.target}" for key in sorted(keys)[:_SHOWN])
-    return shown + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
+    return list_first([f"`{key.case}` on {key.target}" for key in sorted(keys)], _SHOWN)
 
 
 def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: RunPolicy | None = None) -> CheckReport:

@@ -20,6 +20,7 @@ from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import CaseReport, CheckReport, OnProgress
 from ligerdiag.report.comparisons import Axis, Bisection, ComparedSide, Difference, DifferenceReport, compute_difference
 from ligerdiag.run_options import BisectOptions, CheckOptions, DiffOptions, InspectOptions
+from ligerdiag.text import list_first
 from ligerdiag.toolchains.gpu_targets import Target, load_target, load_targets
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
@@ -250,6 +251,5 @@ def _compare_paths(
 def _describe_many(subject: str, report: CheckReport) -> str:
     if not report.cases:
         return f"expected a module with custom calls in `{subject}` but there is none"
-    shown = ", ".join(f"`{case.id}`" for case in report.cases[:_SHOWN])
-    more = f" and {len(report.cases) - _SHOWN} more" if len(report.cases) > _SHOWN else ""
-    return f"expected one module with custom calls in `{subject}` but got {shown}{more}: choose one with --module"
+    shown = list_first([f"`{case.id}`" for case in report.cases], _SHOWN)
+    return f"expected one module with custom calls in `{subject}` but got {shown}: choose one with --module"

@@ -32,7 +32,7 @@ from ligerdiag.report.status import conclude
 from ligerdiag.run_options import InspectOptions
 from ligerdiag.sandbox.inspector import SandboxedInspector
 from ligerdiag.source_text import is_below, list_foreign_folders, resolve_roots
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, list_first
 from ligerdiag.toolchains.gpu_targets import list_unconfirmed
 from ligerdiag.untrusted_files import MAXIMUM_FOLDER_DEPTH
 
@@ -67,9 +67,8 @@ def select_modules(
     modules = tuple(module for module in found if _matches(module.id, pattern))
     artifacts = tuple(path for dump in dumps for path in dump.artifacts) if not pattern else ()
     if not modules and not artifacts:
-        names = ", ".join(f"`{module.id}`" for module in found[:SHOWN])
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        raise InputError(f"no module matches `{pattern}`: there are {names}{more}")
+        names = list_first([f"`{module.id}`" for module in found], SHOWN)
+        raise InputError(f"no module matches `{pattern}`: there are {names}")
     notes: list[str] = []
     if pattern and len(modules) < len(found):
         notes.append(f"{count_of(len(found) - len(modules), 'module')} left out, because `{pattern}` does not match")

@@ -7,8 +7,6 @@ record.
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,12 +14,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from ligerdiag.artifacts.cache import RUNS, Cache
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.codec import FieldError, decode_record, encode_record, parse_object
 from ligerdiag.compile.cases.selectors import Selector, parse_selectors
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.jobs import CaseSpec, Source
 from ligerdiag.model.report import CaseReport
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, list_first
 from ligerdiag.untrusted_files import read_untrusted
 
 MAXIMUM_RECORD_BYTES = 16 << 20
@@ -89,14 +88,7 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
     path = _locate(cache, Path(last.folder))
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(encode_record(last), indent=1) + "\n")
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        replace_file(path, (json.dumps(encode_record(last), indent=1) + "\n").encode())
 
 
 def select_open_cases(
@@ -124,9 +116,8 @@ def select_open_cases(
         *([f"{len(failed)} not as expected when last run"] if failed else []),
         *([f"{len(undone)} not run when last selected"] if undone else []),
     ]
-    names = ", ".join(f"`{case.id}`" for case in chosen[:_SHOWN])
-    more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
-    said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}{more}"
+    names = list_first([f"`{case.id}`" for case in chosen], _SHOWN)
+    said = f"--last-failed: {len(chosen)} of {count_of(len(cases), 'case')}, {' and '.join(words)}: {names}"
     return LastSelection(cases=chosen, said=said)
 
 

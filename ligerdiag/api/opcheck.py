@@ -9,22 +9,27 @@ from typing import Any
 from ligerdiag.api.function import LiveFunction, name_function, write_live_function
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.config import Config, load_config
-from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
-from ligerdiag.device.opcheck_service import CUDA, find_kernel_calls
+from ligerdiag.device.device_jobs import OpcheckAnswer, OpcheckRequest, make_opcheck_job
+from ligerdiag.device.device_service import DEVICE_ENVIRONMENT
 from ligerdiag.effects.declared import DeclaredEffects, parse_declarations
 from ligerdiag.effects.isolated import CallEffectsReader
-from ligerdiag.errors import InputError
+from ligerdiag.errors import CaseError, CompileError, InputError
 from ligerdiag.harmless_logs import has_nvidia_device
 from ligerdiag.hlo.parse import parse_hlo_module
 from ligerdiag.inspection.call_judgement import CallJudge, JudgedCall, judge_unread
 from ligerdiag.model.jobs import Source
-from ligerdiag.model.opcheck_report import OpcheckReport
+from ligerdiag.model.opcheck_report import OpcheckReport, RunFailure
 from ligerdiag.toolchains.gpu_targets import load_target
+from ligerdiag.toolchains.toolchain import current_toolchain
+from ligerdiag.workers.pool import Pool
 
 DEVICES = ("auto", "gpu", "cpu", "none")
 NO_CALL = "the function makes no kernel call that ligerdiag knows: of jax-triton, Pallas, cuTile, CuTe DSL or `jax.ffi`"
 NO_GPU = "no call was run, because this machine has no NVIDIA GPU: the kernels' code alone was read"
 NOT_ASKED = "no call was run, because `device` is `none`: the kernels' code alone was read"
+OPCHECK_WORKER = "ligerdiag.device.opcheck_worker"
+CUDA = "cuda"
+KEPT = "operands with integers kept their values, because"
 
 
 def opcheck(
@@ -136,3 +141,45 @@ def _judge_calls(
         judge = CallJudge(found=named, call=call, effects=effects, declarations=declared, requires_run=requires_run)
         judged.append(judge.judge())
     return tuple(judged)
+
+
+def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
+    """Runs the worker that finds kernel calls. Returns (its answer, a note about observations that the runs left out); the
+    note is empty if nothing was left out.
+
+    If a run of a call fails or kills the worker, all calls run once more, in a new worker. In this second attempt, operands
+    with integers keep the values that the function gives them. Integers may be indices, and with changed indices a kernel
+    may have accessed memory outside its buffers.
+
+    timeout: seconds for the worker. Raises the worker's LigerdiagError.
+    """
+    try:
+        answer = _ask(request, cache, timeout)
+    except (InputError, CaseError):
+        raise
+    except CompileError:
+        if not request.platform:
+            raise
+    else:
+        if not _has_failed_run(answer):
+            return answer, ""
+    careful = _ask(replace(request, perturbs_integers=False), cache, timeout)
+    return careful, f"{KEPT} {'a first run failed' if _has_failed_run(careful) else 'a run with other integers failed'}"
+
+
+def _has_failed_run(answer: OpcheckAnswer) -> bool:
+    return any(call.failure is RunFailure.CALL for call in answer.calls)
+
+
+def _ask(request: OpcheckRequest, cache: Cache, timeout: float) -> OpcheckAnswer:
+    is_gpu = request.platform == CUDA
+    with Pool(
+        cache=cache,
+        toolchain=current_toolchain(),
+        jobs=1,
+        timeout=timeout,
+        module=OPCHECK_WORKER,
+        environment=DEVICE_ENVIRONMENT if is_gpu else None,
+        forks=not is_gpu,  # an import may have opened the GPU's driver, which no fork could use
+    ) as pool:
+        return pool.submit(make_opcheck_job(request, timeout)).result()

@@ -19,6 +19,7 @@ from ligerdiag.report.compared.report_comparison import (
 )
 from ligerdiag.report.compared.report_reading import load_side
 from ligerdiag.run_options import CheckOptions, CompareOptions, InspectOptions
+from ligerdiag.text import list_first
 
 _SHOWN = 3
 _REMEDY = (
@@ -128,6 +129,4 @@ def _compare(old: ReportedSide, new: ReportedSide, notes: Sequence[str]) -> Repo
 
 
 def _list_cases(cases: Sequence[ReportedCase]) -> str:
-    names = [f"`{case.id}`" for case in cases[:_SHOWN]]
-    more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
-    return ", ".join(names) + more if names else "none"
+    return list_first([f"`{case.id}`" for case in cases], _SHOWN) or "none"

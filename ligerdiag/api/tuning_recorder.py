@@ -2,22 +2,33 @@
 compile with them on machines without a GPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ligerdiag.api.judging import ignore_progress
+from ligerdiag.artifacts.artifact import Artifact
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.compile.compile_service import discover_cases
-from ligerdiag.device.device_service import require_gpu
-from ligerdiag.device.tuning_service import tune_cases
+from ligerdiag.artifacts.scratch_folders import ScratchFolder
+from ligerdiag.compile.compile_service import discover_cases, make_request
+from ligerdiag.device.device_jobs import TuningRequest, make_tuning_job
+from ligerdiag.device.device_service import DEVICE_ENVIRONMENT, require_gpu
 from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.model.jobs import CaseSpec
 from ligerdiag.model.report import OnProgress, Progress
 from ligerdiag.run_options import TuningOptions
 from ligerdiag.toolchains.gpu_targets import list_targets
-from ligerdiag.toolchains.toolchain import current_toolchain
-from ligerdiag.toolchains.tuning_file import compute_device_key, list_devices, strip_library_version
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain
+from ligerdiag.toolchains.tuning_file import (
+    compute_device_key,
+    is_text_name,
+    join_results,
+    list_devices,
+    strip_library_version,
+)
 from ligerdiag.workers.pool import Pool
+
+TUNING_WORKER = "ligerdiag.device.tuning_worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +88,57 @@ def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None)
         artifacts=artifacts,
         errors=errors,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedCase:
+    """A case that was compiled with autotuning; if the compile failed, `error` has the reason."""
+
+    case: CaseSpec
+    results: bytes = b""
+    """The contents of a file with the autotuner's choices for this case and for the cases before it."""
+    device: str = ""
+    """The vendor's name of the GPU."""
+    artifact: Artifact | None = None
+    error: LigerdiagError | None = None
+
+
+def tune_cases(
+    cases: Sequence[CaseSpec], output: Path, *, cache: Cache, toolchain: Toolchain, timeout: float
+) -> Iterator[TunedCase]:
+    """Yields each case as soon as it is tuned. For an instruction that an earlier case has as well, XLA takes over the
+    earlier choice. Does not raise the error of a single case: the `error` of the case's result has it.
+
+    output: the file that the caller will write. Its suffix decides whether `TunedCase.results` are text or binary. timeout:
+    seconds per case.
+    """
+    folder = ScratchFolder("tuning")
+    suffix = ".textproto" if is_text_name(output) else ".pb"
+    joined, written = folder.path / f"joined{suffix}", folder.path / f"written{suffix}"
+    try:
+        with Pool(
+            cache=cache,
+            toolchain=toolchain,
+            jobs=1,
+            timeout=timeout,
+            module=TUNING_WORKER,
+            environment=DEVICE_ENVIRONMENT,
+            forks=False,  # an import may have opened the GPU's driver, which no fork could use
+        ) as pool:
+            for case in cases:
+                request = TuningRequest(
+                    compile=make_request(pool, case),
+                    results=str(written),
+                    earlier=str(joined) if joined.exists() else "",
+                )
+                written.unlink(missing_ok=True)
+                try:
+                    answer = pool.submit(make_tuning_job(request, timeout)).result()
+                    joined.write_bytes(join_results([*([joined] if joined.exists() else []), written], output))
+                except LigerdiagError as error:
+                    yield TunedCase(case=case, error=error)
+                    continue
+                artifact = cache.find_artifact(answer.key)
+                yield TunedCase(case=case, results=joined.read_bytes(), device=answer.device, artifact=artifact)
+    finally:
+        folder.remove()

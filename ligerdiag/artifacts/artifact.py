@@ -392,7 +392,7 @@ def drop_module_id(proto: bytes) -> bytes:
         if number == _MODULE:
             module = proto[content:end]
             kept = b"".join(module[first:last] for field, first, _, last in _iterate_fields(module) if field != _ID)
-            parts += [proto[start : start + 1], _render_varint(len(kept)), kept]
+            parts += [proto[start : start + 1], render_varint(len(kept)), kept]
         else:
             parts.append(proto[start:end])
     return b"".join(parts)
@@ -429,7 +429,8 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the protobuf is truncated")
 
 
-def _render_varint(value: int) -> bytes:
+def render_varint(value: int) -> bytes:
+    """Returns a number as a protobuf has it: seven bits in each byte, the lowest first."""
     digits = bytearray()
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)

@@ -2,19 +2,25 @@
 
 A dependency has a name and a digest. The name is an absolute path, for the contents of a file, or a prefix of
 `DependencyKind` and the name of a thing of that kind. The digest is empty if there is no such file, variable or folder.
+
+For an import, the digest is of a text that says where Python would find the module or the installed distribution, and that
+changes as soon as the answer would. Folders are searched as Python's `FileFinder` searches them: a package before a module,
+an extension before a source, an earlier folder before a later one. Nothing is imported, so a process with another
+`sys.path` gets the same text.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
+from importlib.metadata import DistributionFinder, MetadataPathFinder
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from ligerdiag.artifacts.artifact import compute_file_sha256
-from ligerdiag.artifacts.import_search import search_distribution, search_module
 from ligerdiag.errors import is_project_file
 
 
@@ -173,3 +179,46 @@ def _digest_file(path: Path) -> str:
     if status.st_size > LARGE:
         return f"{status.st_size} bytes of {status.st_mtime_ns}"
     return compute_file_sha256(path)
+
+
+_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
+_CANDIDATES = (*(f"/__init__{suffix}" for suffix in _SUFFIXES), *_SUFFIXES)
+_METADATA = (".dist-info", ".egg-info", ".egg-link")
+
+
+def search_module(name: str, entries: Sequence[str]) -> tuple[str, int]:
+    """Returns a text that says where in the entries of a path Python finds the module, and the number of entries that
+    decide it; the text is empty if the module is nowhere.
+
+    name: the part of the module's name after the last dot. entries: absolute paths of folders and zip files.
+    """
+    places: list[str] = []
+    for number, entry in enumerate(entries):
+        place = os.path.join(entry, name)
+        is_folder = os.path.isdir(place)
+        for candidate in _CANDIDATES if is_folder else _SUFFIXES:
+            if os.path.isfile(f"{place}{candidate}"):
+                return " ".join((*places, f"{number}{candidate}")), number + 1
+        if is_folder:
+            places.append(f"{number}/")  # a part of a namespace package, if no later folder has the module
+        elif os.path.isfile(entry):
+            places.append(f"{number}={compute_file_sha256(Path(entry))}")
+    return " ".join(places), len(entries)
+
+
+def search_distribution(name: str, entries: Sequence[str]) -> str:
+    """Returns the version of the first distribution of that name in the entries of a path, empty if there is none; with an
+    empty name, the names of all metadata in them.
+    """
+    if name:
+        context = DistributionFinder.Context(name=name, path=list(entries))
+        found = next(iter(MetadataPathFinder.find_distributions(context)), None)
+        return "" if found is None else f"version {found.metadata['Version']}"
+    return "\n".join(sorted(one for entry in entries for one in _list_names(entry) if one.endswith(_METADATA)))
+
+
+def _list_names(entry: str) -> list[str]:
+    try:
+        return os.listdir(entry)
+    except OSError:
+        return []

@@ -1,4 +1,5 @@
-"""Leases and temporary folders of one process; the next run removes the folders of a process that was killed.
+"""Leases, temporary folders and temporary files of one process; the next run removes the folders of a process that was
+killed.
 
 A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that ends,
 however it ends, so an unlocked file is a leftover. A process id would not be enough, because ids are reused, and processes
@@ -141,3 +142,18 @@ def remove_stale_folders_once() -> None:
     process does anything.
     """
     remove_stale_folders(Path(tempfile.gettempdir()))
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Writes a file so that a reader sees the old or the new contents and never a part: writes beside `path`, then renames.
+    Raises OSError. mode: the permissions of the file.
+    """
+    descriptor, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -5,7 +5,6 @@ baseline.
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.cli.exit_codes import MEANINGS, MEANINGS_WITHOUT_EXPECTATION, ExitCode, FailOn, fails_run
 from ligerdiag.cli.verbosity import Verbosity, render_text
 from ligerdiag.errors import InputError
@@ -53,15 +53,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             return
         umask = os.umask(0)
         os.umask(umask)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        replace_file(path, data, 0o666 & ~umask)
     except OSError as error:
         raise InputError(f"cannot write `{path}`: {error.strerror or error}") from error
 
@@ -164,8 +156,8 @@ def write_report_comparison(
     """Writes the comparison to every file, and then to standard output. code: the exit code to name in JSON. Raises
     InputError if a file could not be written.
     """
-    from ligerdiag.report.comparison_json import render_comparison_json
-    from ligerdiag.report.comparison_markdown import render_comparison_markdown
+    from ligerdiag.report.json import render_comparison_json
+    from ligerdiag.report.markdown import render_comparison_markdown
     from ligerdiag.report.terminal.full_report import (
         compute_colour,
         compute_stream_width,

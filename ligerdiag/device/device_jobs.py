@@ -1,9 +1,10 @@
-"""Messages between ligerdiag and the two workers of `--device`, the files that store a device's results, and the
-tolerance for comparing these results.
+"""Messages between ligerdiag and the workers that use this machine's devices, the files that store a device's results, and
+the tolerance for comparing these results.
 
-The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
-same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per set of random
-arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
+For `--device`, the device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting
+artifact on the same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per
+set of random arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies
+dtype and shape.
 """
 
 from collections.abc import Mapping
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
+from ligerdiag.artifacts.call_records import LibraryKernel
 from ligerdiag.codec import Json, read_record
 from ligerdiag.errors import ArtifactError
 from ligerdiag.model.findings import FAR, Attribution, DeviceOutput
 from ligerdiag.model.jobs import CompileRequest, Job, Source, make_job
+from ligerdiag.model.opcheck_report import FoundCall
 
 if TYPE_CHECKING:
     import numpy as np  # takes a fifth of a command's import time, and only workers have arrays
@@ -184,3 +187,74 @@ def parse_device_request(job: Json) -> DeviceRequest:
 
 def parse_comparison_request(job: Json) -> ComparisonRequest:
     return read_record(ComparisonRequest, job, "request")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpcheckRequest:
+    """A request to a worker for the kernel calls of a pickled function. If the worker is to run the calls, it also returns
+    the observations of the runs.
+    """
+
+    source: Source
+    description: str
+    """XLA's description of the GPU for which the calls are lowered; empty for a device of this machine."""
+    compute_capability: int
+    """Compute capability of the described GPU, such as 90; 0 for a device of this machine."""
+    platform: str = ""
+    """JAX's name of the platform on which the calls run, `cuda` or `cpu`; empty to run nothing."""
+    perturbs_integers: bool = True
+    """Whether the runs also change operands whose elements are integers; these may be indices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpcheckAnswer:
+    """The kernel calls that the worker found, in program order."""
+
+    calls: tuple[FoundCall, ...]
+    device: str = ""
+    """The kind of the device that ran the calls; empty if nothing ran."""
+    library_kernels: tuple[LibraryKernel, ...] = ()
+    """The kernels of calls without a payload, from the libraries that run them."""
+
+
+def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:
+    """Returns the job that sends this request to a worker. timeout: in seconds."""
+    return make_job(request, OpcheckAnswer, request.source, f"the kernel calls of `{request.source}`", timeout=timeout)
+
+
+def parse_opcheck_request(job: Json) -> OpcheckRequest:
+    return read_record(OpcheckRequest, job, "request")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRequest:
+    """A request to compile a case for the GPUs of this machine, with autotuning, and to write XLA's choices to a file."""
+
+    compile: CompileRequest
+    """The part of the request about the compile. Its `description` is empty, because XLA queries the devices."""
+    results: str
+    """Path of the file that XLA writes: all choices that it has made in the worker's process so far."""
+    earlier: str
+    """Path of a file with earlier choices, which XLA takes over so that one instruction is not tuned twice; empty if
+    there is none. XLA reads it only in the first compile of the worker's process.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningAnswer:
+    """The result of compiling a case with autotuning."""
+
+    key: str
+    """Key under which the cache has the artifact of the program that was tuned."""
+    device: str
+    """The vendor's name of the GPU."""
+
+
+def make_tuning_job(request: TuningRequest, timeout: float) -> Job[TuningAnswer]:
+    """Returns the job that sends this request to a tuning worker. timeout: in seconds."""
+    source, name = request.compile.source, f"the tuning of case `{request.compile.case_id}`"
+    return make_job(request, TuningAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
+
+
+def parse_tuning_request(job: Json) -> TuningRequest:
+    return read_record(TuningRequest, job, "request")

@@ -39,9 +39,9 @@ from ligerdiag.compile.lowering.other_kernels import assume_gpu_of_other_kernels
 from ligerdiag.compile.lowering.recorded_kernels import find_library_kernels
 from ligerdiag.compile.lowering.traced_calls import Bind, TracedCall, compute_kernel_name, read_traceback, record_binds
 from ligerdiag.device.canary_runs import LoneKernel, compile_kernel
+from ligerdiag.device.device_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.device.device_worker import arrange_gpus
 from ligerdiag.device.kernel_equations import KERNELS, EagerEvaluation, KernelEquation, iterate_kernel_equations
-from ligerdiag.device.opcheck_jobs import OpcheckAnswer, OpcheckRequest
 from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Case
 from ligerdiag.model.findings import SourceLine

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from ligerdiag.codec import Json
-from ligerdiag.device.opcheck_jobs import parse_opcheck_request
+from ligerdiag.device.device_jobs import parse_opcheck_request
 from ligerdiag.model.jobs import render_answer
 from ligerdiag.workers.loop import Answerer, serve
 

@@ -16,8 +16,8 @@ from ligerdiag.compile.cases.loader import CaseLoader
 from ligerdiag.compile.lowering.autotuner_choices import FORM, LOAD
 from ligerdiag.compile.lowering.compile_job import compute_key, make_artifact
 from ligerdiag.compile.lowering.lowered_case import LoweredCase, lower_case
+from ligerdiag.device.device_jobs import TuningAnswer, TuningRequest, parse_tuning_request
 from ligerdiag.device.device_worker import arrange_gpus, build_device_mesh
-from ligerdiag.device.tuning_jobs import TuningAnswer, TuningRequest, parse_tuning_request
 from ligerdiag.errors import CompileError
 from ligerdiag.model.jobs import Flag, render_answer
 from ligerdiag.workers.loop import Answerer, serve

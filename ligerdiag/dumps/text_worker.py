@@ -25,7 +25,7 @@ from ligerdiag.artifacts.cache import Cache
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.codec import FieldError, Json, encode_record, read_record, read_str
 from ligerdiag.dumps.content import has_entry
-from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError
+from ligerdiag.errors import ArtifactError, CompileError, LigerdiagError, read_message
 from ligerdiag.hlo.xla_pb2 import HloModuleProto
 from ligerdiag.missing_packages import describe_missing, is_missing
 from ligerdiag.model.jobs import Job, Source, parse_answer, render_request
@@ -108,7 +108,9 @@ def prepare() -> Answerer:
             raise
         except Exception as fault:
             traceback.print_exception(fault)
-            raise CompileError(f"jaxlib cannot parse it as HLO text: {_shorten(fault)}") from fault
+            raise CompileError(
+                f"jaxlib cannot parse it as HLO text: {read_message(fault)[:MAXIMUM_MESSAGE]}"
+            ) from fault
         Path(request.proto).write_bytes(proto)
         return render_text_answer(request)
 
@@ -138,11 +140,6 @@ def _find_parser() -> Callable[[str], Any]:
         if parse is not None:
             return parse
     raise CompileError("this jaxlib cannot parse HLO text: dump the protobuf, with `--xla_dump_hlo_as_proto`")
-
-
-def _shorten(fault: Exception) -> str:
-    """Returns the first lines of an exception's message as one line."""
-    return " ".join(str(fault).split())[:MAXIMUM_MESSAGE] or type(fault).__name__
 
 
 if __name__ == "__main__":

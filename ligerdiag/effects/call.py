@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.effects.access import Access, CallEffects, create_unknown_effects
-from ligerdiag.effects.cute_names import find_cute_names
 from ligerdiag.effects.mosaic.mosaic_effects import make_unique_name
 from ligerdiag.effects.payload import (
     LaunchConfiguration,
     NoIrError,
+    find_cute_names,
     parse_pallas_call,
     parse_triton_call,
     parse_triton_ffi_call,

@@ -1,4 +1,5 @@
-"""Parses the backend config of a custom call, which holds its kernel; jax-triton and Pallas write three kinds.
+"""Parses the backend config of a custom call, which holds its kernel; jax-triton and Pallas write three kinds. In that of a
+CuTe DSL call, only the names of the kernels can be read.
 
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
@@ -237,3 +238,34 @@ def _read_parameter(parameter: triton_call_pb2.TritonKernelCall.Parameter) -> Pa
             return Parameter(is_buffer=False, value=value, number=value)
         case kind:
             return Parameter(is_buffer=False, number=float(getattr(parameter, kind)))
+
+
+_LIST = re.compile(rb'\x00(\{"[\w$.]++": ?+\{[^{}\x00]*+\}(?:, ?+"[\w$.]++": ?+\{[^{}\x00]*+\})*+\})(?=\x00)', re.ASCII)
+_SYMBOL = re.compile(rb'"([\w$.]++)": ?+\{', re.ASCII)
+_MADE = re.compile(r"kernel_cutlass_(?P<name>\w+?)(?:_tensor\w*)?_\d+", re.ASCII)
+"""A symbol that CuTe DSL made, with the name of the kernel's function before its first tensor."""
+_MOST_SYMBOLS = 100
+
+
+def find_cute_names(backend_config: bytes) -> str:
+    """Returns the names of the kernels that a CuTe DSL call may launch, joined by `+`, so that a declaration can name them;
+    empty if they are unknown.
+
+    The string `module` of the backend config is an object file of the host. Its code passes the call's buffers to the
+    kernels, whose machine code is among its data, beside a list of the kernels as a JSON object from their symbols. The
+    symbol of a kernel is `kernel_cutlass_<name>_<arguments>_<number>` unless the user gave the kernel another symbol.
+    """
+    try:
+        module = parse_string_attributes(backend_config).get("module", b"")
+    except ArtifactError:
+        return ""
+    found = _LIST.search(module)
+    symbols = [] if found is None else [symbol.decode("ascii") for symbol in _SYMBOL.findall(found[1])]
+    if len(symbols) > _MOST_SYMBOLS:
+        return ""
+    return "+".join(dict.fromkeys(_shorten(symbol) for symbol in symbols))
+
+
+def _shorten(symbol: str) -> str:
+    made = _MADE.fullmatch(symbol)
+    return made["name"] if made else symbol

@@ -18,7 +18,7 @@ Not modelled: bounds and masks (a store that never happens counts), and address 
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ligerdiag.effects.access import Access
@@ -35,6 +35,7 @@ from ligerdiag.effects.pointer_edges import (
 )
 from ligerdiag.effects.ttir_module import Function, Operation, TtirModule
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.dataflow import unite
 from ligerdiag.model.findings import SourceLine
 
 ELSEWHERE_BIT = 1
@@ -188,7 +189,7 @@ def _summarise(function: Function, summaries: dict[str, PointerSummary]) -> Poin
             if reason:
                 pointers = [roots[operand] for operand in op.operands if operand in roots]
                 is_contained = bool(pointers) and not op.regions and not address_in_integer and not op.assembly
-                unknown |= _union(pointers) if is_contained else ELSEWHERE_BIT
+                unknown |= unite(pointers) if is_contained else ELSEWHERE_BIT
                 reasons.append(reason)
     return PointerSummary(
         reads=reads,
@@ -285,13 +286,6 @@ def _translate(mask: int, actual: list[int]) -> int:
     for index, roots in enumerate(actual):
         if mask & (1 << (index + 1)):
             result |= roots
-    return result
-
-
-def _union(masks: Iterable[int]) -> int:
-    result = 0
-    for mask in masks:
-        result |= mask
     return result
 
 

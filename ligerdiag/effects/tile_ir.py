@@ -15,11 +15,12 @@ form, a wrapped line, or the head of a block.
 """
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from ligerdiag.effects.access import Access, CallEffects, compute_plain_use, create_unknown_effects
-from ligerdiag.effects.elf_sections import find_elf_sections
 from ligerdiag.effects.payload import parse_integer_attributes, parse_string_attributes
 from ligerdiag.errors import ArtifactError
 
@@ -182,3 +183,43 @@ class _Flow:
 
 def _is_address(text: str) -> bool:
     return any(kind in text for kind in _ADDRESS_TYPES)
+
+
+_ELF_MAGIC = b"\x7fELF\x02\x01"
+"""The first bytes of a 64-bit, little-endian ELF file."""
+_ELF_HEADER = struct.Struct("<40xQ10xHHH")
+"""Offset of the section headers; bytes of each, their number, and the number of the section with their names."""
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+_NO_BYTES = 8
+"""Type of a section that has a size but no bytes in the file."""
+_MOST_SECTIONS = 10_000
+
+
+def find_elf_sections(data: bytes, prefix: bytes) -> tuple[bytes, ...]:
+    """Returns the contents of the sections whose name starts with `prefix`, in the order of the file.
+
+    Raises ArtifactError if `data` is not a 64-bit, little-endian ELF file, or if a section lies outside of `data`.
+    """
+    if not data.startswith(_ELF_MAGIC) or len(data) < _ELF_HEADER.size:
+        raise ArtifactError("the machine code is not an ELF file")
+    start, size, count, names = cast(tuple[int, int, int, int], _ELF_HEADER.unpack_from(data))
+    if size != _SECTION_HEADER.size or not names < count <= _MOST_SECTIONS or start + size * count > len(data):
+        raise ArtifactError("the ELF file of the machine code has no valid table of sections")
+    headers = [_read_section_header(data, start + size * number) for number in range(count)]
+    table = _cut_section(data, headers[names])
+    found: list[bytes] = []
+    for header in headers:
+        if table.startswith(prefix, header[0]) and header[1] != _NO_BYTES:
+            found.append(_cut_section(data, header))
+    return tuple(found)
+
+
+def _read_section_header(data: bytes, place: int) -> tuple[int, ...]:
+    return _SECTION_HEADER.unpack_from(data, place)
+
+
+def _cut_section(data: bytes, header: tuple[int, ...]) -> bytes:
+    offset, size = header[4], header[5]
+    if offset + size > len(data):
+        raise ArtifactError("a section of the machine code lies outside of its ELF file")
+    return data[offset : offset + size]

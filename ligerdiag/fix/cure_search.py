@@ -29,17 +29,15 @@ from ligerdiag.fix.case_arguments import (
     list_flags,
     list_kept_arguments,
 )
-from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, require_complete
-from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, store_out_of_place
+from ligerdiag.fix.cure_trials import CureTrial, Trials, list_hazards, list_traced_lines, require_complete
+from ligerdiag.fix.declared_aliases import Circumstances, call_in_place, declare, declare_in_shards, store_out_of_place
 from ligerdiag.fix.other_cases import OtherCasesJudge
 from ligerdiag.fix.other_cures import keep_apart, pass_copy, pass_ref, read_zeroed, tie_readers, zero_outputs
 from ligerdiag.fix.readers.callers import UnreachedCallerError
 from ligerdiag.fix.records import Attempt, CaseFix, Proof, Texts
 from ligerdiag.fix.results.caller_remarks import describe_unseen_writes
 from ligerdiag.fix.results.steps_by_hand import describe_step
-from ligerdiag.fix.sharded_calls import declare_in_shards
 from ligerdiag.fix.source_file import CannotFixError, UnrelatedCureError
-from ligerdiag.fix.traced_lines import list_traced_lines
 from ligerdiag.fix.traced_values import list_fewer_aliases, list_filled, list_traced_zeros
 from ligerdiag.fix.wrapper_modes import list_wrapper_modes
 from ligerdiag.model.findings import CallPlace, Finding

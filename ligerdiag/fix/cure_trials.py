@@ -1,5 +1,6 @@
 """Judges changed programs as `check` does, and says for each of them whether it is proved right."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,8 @@ from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.ending import RunEnded
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.fix.records import Cost, Proof, Texts
-from ligerdiag.hlo.module import HloInstruction, HloModule
+from ligerdiag.hlo.module import HloInstruction, HloModule, iterate_user_frames
+from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.inspection.compilation import open_readers
 from ligerdiag.model.findings import Finding, ReplayState, Severity, Verdict
 from ligerdiag.model.jobs import CaseSpec
@@ -360,3 +362,19 @@ def _compute_cost(before: CaseReport, after: CaseReport) -> Cost | None:
         copied=copied,
         milliseconds=2 * copied / bandwidth * 1e3 if bandwidth else None,
     )
+
+
+def list_traced_lines(reports: Sequence[CaseReport]) -> frozenset[tuple[Path, int]]:
+    """Returns (real path of a file, line) for each line of the programs of these reports, those of the callers included.
+    A line that only JAX drops, because nothing uses its result, is missing. So is a line that computes no array.
+
+    Raises ArtifactError if an artifact cannot be read.
+    """
+    found: set[tuple[str, int]] = set()
+    for path in dict.fromkeys(one.artifact for one in reports if one.artifact):
+        module, _ = load_hlo(load_artifact(Path(path)).program)
+        for computation in module.computations.values():
+            for instruction in computation.instructions:
+                found |= {(frame.file, frame.line) for frame in iterate_user_frames(module, instruction)}
+    paths = {name: Path(os.path.realpath(name)) for name in {name for name, _ in found}}
+    return frozenset((paths[name], line) for name, line in found)

@@ -5,6 +5,7 @@
 | declare | an output that aliases the operand, `input_output_aliases={0: 1}` | a spare pointer, with Pallas always |
 | call-in-place | the same by `ligerdiag.in_place.call_in_place` | a spare pointer for each |
 | out-of-place | an output with bytes of its own | a pointer for each, through which it stores |
+| shard-map | as `declare`, in a `jax.shard_map` around the function that calls the kernel | as `declare` |
 """
 
 import ast
@@ -34,11 +35,12 @@ from ligerdiag.fix.kernel_parameters import (
     require_kernel,
 )
 from ligerdiag.fix.readers.array_names import NewContents
+from ligerdiag.fix.readers.callers import list_callers
 from ligerdiag.fix.readers.calls_beside import list_calls_beside
 from ligerdiag.fix.results.bound_results import MakeCall, Returned, bind_results
 from ligerdiag.fix.results.caller_remarks import warn_of_tracer
 from ligerdiag.fix.results.handed_results import hand_up, plan
-from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
+from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureError, get_name
 
 IMPORT = "from ligerdiag.in_place import call_in_place"
 
@@ -319,3 +321,51 @@ def _hand_up_all(
         found.setdefault(function or site.call, (site, []))[1].extend(own)
     for site, every in found.values():
         hand_up(project, site.file, site.call, every, given.depth)
+
+
+def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
+    """Declares each write, and calls the function around the kernel's call in a `jax.shard_map` over the mesh's axis.
+
+    Raises UnrelatedCureError unless the program runs on several devices, CannotFixError if the mesh has several axes or if
+    the kernel's call is not in a function that takes arrays by position only.
+    """
+    if not given.axes:
+        raise UnrelatedCureError("the program runs on one device")
+    axis, *others = given.axes
+    if others:
+        raise CannotFixError("the mesh has several axes, so that it is unknown which of them splits the rows")
+    if any("shard_map" in site.file.list_names() for site in sites):
+        raise UnrelatedCureError("the program has a `shard_map` already")
+    declare(project, sites, replace(given, depth=max(given.depth, 1)))
+    done: set[cst.CSTNode] = set()
+    for site in sites:
+        function = site.file.find_function(site.call)
+        if function is None or function in done:
+            continue
+        done.add(function)
+        name = function.name.value
+        for caller in list_callers(project, site.file, function):
+            user, call = caller.file, caller.call
+            if call is None:
+                raise CannotFixError(f"`{name}` is passed as a value{user.render_place(caller.node)}")
+            if not call.args or any(one.keyword is not None or one.star for one in call.args):
+                raise CannotFixError(f"`{name}` gets arguments other than arrays by position{user.render_place(call)}")
+            _wrap(user, call, axis)
+    if not done:
+        raise CannotFixError("none of the functions that enclose the kernel's call can be wrapped in `shard_map`")
+
+
+def _wrap(file: SourceFile, call: cst.Call, axis: str) -> None:
+    jax = file.find_module_name("jax")
+    spec = f'{jax}.sharding.PartitionSpec("{axis}")'
+
+    def change(node: cst.CSTNode) -> cst.Call:
+        assert isinstance(node, cst.Call)
+        text = f"{jax}.shard_map(f, in_specs={spec}, out_specs={spec}, check_vma=False)"
+        mapped = cst.ensure_type(cst.parse_expression(text), cst.Call)
+        first = mapped.args[0].with_changes(value=node.func)
+        return node.with_changes(func=mapped.with_changes(args=[first, *mapped.args[1:]]))
+
+    if not get_name(call.func):
+        raise CannotFixError(f"the function is not called by its name{file.render_place(call)}")
+    file.change(call, change)

@@ -63,12 +63,17 @@ def find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFile
             continue
         for one in statement.names:
             if (one.evaluated_alias or one.evaluated_name) == name:
-                dotted = "" if statement.module is None else file.module.code_for_node(statement.module)
-                folder = file.path.parent if statement.relative else project.root
-                for _ in range(len(statement.relative) - 1):
-                    folder = folder.parent
-                return load_module(project, folder, dotted), one.evaluated_name
+                return load_module(project, *locate_import(project, file, statement)), one.evaluated_name
     return None, name
+
+
+def locate_import(project: Project, file: SourceFile, statement: cst.ImportFrom) -> tuple[Path, str]:
+    """Returns the folder from which a `from` statement imports, and the dotted name of the module below this folder."""
+    dotted = "" if statement.module is None else file.module.code_for_node(statement.module)
+    folder = file.path.parent if statement.relative else project.root
+    for _ in range(len(statement.relative) - 1):
+        folder = folder.parent
+    return folder, dotted
 
 
 def load_module(project: Project, folder: Path, dotted: str) -> SourceFile | None:

@@ -131,6 +131,14 @@ class SourceFile:
         """Returns the innermost `def` around the node; None at the top level of the module."""
         return next((one for one in self.list_parents(node) if isinstance(one, cst.FunctionDef)), None)
 
+    def find_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """Returns the class in whose body the node is, such as that of a method; None if it is in no class, or in a function
+        inside of one.
+        """
+        kinds = cst.ClassDef | cst.FunctionDef
+        owner = next((one for one in self.list_parents(node) if isinstance(one, kinds)), None)
+        return owner if isinstance(owner, cst.ClassDef) else None
+
     def find_statement(self, call: cst.CSTNode) -> cst.SimpleStatementLine:
         """Returns the statement that contains a call and evaluates it exactly once each time the statement runs. Raises
         CannotFixError for a call that is evaluated later, several times or not at all, or in the head of a compound

@@ -286,6 +286,14 @@ def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[No
     return tuple(reversed(way))
 
 
+def unite(sets: Iterable[int]) -> int:
+    """Returns the union of sets that are integers with one bit for each member."""
+    union = 0
+    for one in sets:
+        union |= one
+    return union
+
+
 type Definition = tuple[int, ShapeIndex]
 """The id of the instruction that defines a value, and the ShapeIndex of the value in its result."""
 

@@ -43,6 +43,7 @@ from ligerdiag.hlo.dataflow import (
     list_operands,
     list_running,
     search,
+    unite,
 )
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -401,7 +402,7 @@ class _Walk:
         start = find_start(self._module, done) if done.opcode == "send-done" else None
         waited = (*done.operands, *(start.operands[:1] if start is not None and start.opcode == "send" else ()))
         leaves = [leaf for operand in waited for leaf in self._list_leaves(operand)]
-        wrong = _unite(self._read_leaf(leaf, done, names) for leaf in leaves if leaf is None or leaf[0] not in names)
+        wrong = unite(self._read_leaf(leaf, done, names) for leaf in leaves if leaf is None or leaf[0] not in names)
         if wrong:
             self._rename(results, [wrong | (self._peek(leaf) if leaf is not None else 0) for leaf in results])
 
@@ -422,7 +423,7 @@ class _Walk:
             after = [self._read_leaf(leaf, loop) for leaf in left]
             merged = [one | other for one, other in zip(wrong, after, strict=True)]
             if merged != wrong and number == _MOST_ROUNDS - 1:
-                merged = [_unite(merged)] * len(merged)
+                merged = [unite(merged)] * len(merged)
             is_settled, wrong = merged == wrong, merged
             self._rename(state, wrong)
             if is_settled:
@@ -456,7 +457,7 @@ class _Walk:
             self._memory.put(self._slices[number], _Held((name,), bits, self._turn))
 
     def _read_all(self, value: HloInstruction, reader: HloInstruction) -> int:
-        return _unite(self._read_leaf(leaf, reader) for leaf in self._list_leaves(value))
+        return unite(self._read_leaf(leaf, reader) for leaf in self._list_leaves(value))
 
     def _read_leaf(
         self, leaf: _Leaf, reader: HloInstruction | None, results: frozenset[Definition] = frozenset()
@@ -478,7 +479,7 @@ class _Walk:
             if held.names == (name,) or (results and results.issuperset(held.names)):
                 continue
             others = [one for one in held.names if one != name]
-            wrong |= _unite(self._note(name, place, one, reader) for one in others)
+            wrong |= unite(self._note(name, place, one, reader) for one in others)
         return wrong
 
     def _write(self, instruction: HloInstruction, wrong: int, read: Iterable[Definition]) -> None:
@@ -499,8 +500,8 @@ class _Walk:
             given = self._list_given(instruction, name)
             read_here = {one for one, _ in given}
             pairs = [(one, other) for one, other in lost if one in read_here]
-            bits = _unite(self._note(one, self._place_of(one), other, instruction) for one, other in pairs)
-            depends[name] = bits | _unite(self._peek(leaf) for leaf in given)
+            bits = unite(self._note(one, self._place_of(one), other, instruction) for one, other in pairs)
+            depends[name] = bits | unite(self._peek(leaf) for leaf in given)
         for name, number in written:
             place, names, bits = self._slices[number], [name], depends[name]
             found, low, high = self._memory.look(place)
@@ -616,10 +617,3 @@ class _Walk:
                 outputs=frozenset(place for place, wrong in enumerate(outputs) if wrong >> number & 1),
                 is_kept=pair.is_kept,
             )
-
-
-def _unite(wrong: Iterable[int]) -> int:
-    found = 0
-    for one in wrong:
-        found |= one
-    return found

@@ -32,11 +32,9 @@ from ligerdiag.memory.branch_causes import BranchCauses
 from ligerdiag.memory.copy_reason import UNEXPLAINED, CopyForm, CopyReason, describe_collected
 from ligerdiag.memory.copy_sources import CopySources, Names
 from ligerdiag.memory.donated_outputs import measure
-from ligerdiag.memory.fused_readers import find_fused_reader
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.old_values import OldValues
 from ligerdiag.memory.output_causes import OutputCauses
-from ligerdiag.memory.value_uses import ASYNC_STARTS, UPDATES, UseRole, ValueUse, ValueUses
+from ligerdiag.memory.value_uses import ASYNC_STARTS, UPDATES, OldValues, UseRole, ValueUse, ValueUses
 from ligerdiag.model.memory import CopyCause
 
 _VIEWS = having(Trait.MAKES_TUPLE) | {"bitcast"}
@@ -140,7 +138,7 @@ class CopyCauses:
         )
         if explained is not None:
             return explained
-        users = tuple([find_fused_reader(self._uses, self.sources, use.user, move.source) for use in uses])
+        users = tuple([self.sources.find_fused_reader(use.user, move.source) for use in uses])
         if move.is_transposed:
             return CopyReason(
                 cause=CopyCause.LAYOUT,
@@ -196,8 +194,8 @@ class CopyCauses:
         ]
         is_part = all(self._uses.reads_part(reader, origin) for reader in readers)
         is_needed = bool(dependent) and not is_part
-        shown = find_fused_reader(
-            self._uses, self.sources, (dependent if is_needed else readers)[0], origin, writers if is_needed else ()
+        shown = self.sources.find_fused_reader(
+            (dependent if is_needed else readers)[0], origin, writers if is_needed else ()
         )
         reader, writer = self.sources.name(shown), self.sources.name(writers[0])
         value = self.sources.describe_value(origin)
@@ -536,7 +534,7 @@ class CopyCauses:
 
     def _explain_kept(self, move: Move) -> CopyReason | None:
         """Returns the reason for a copy of an old value into whose bytes, by the schedule, any instruction writes before the
-        last reader of the copy has run (see `old_values`); None for any other copy. `explain` asks this only after
+        last reader of the copy has run (see `OldValues`); None for any other copy. `explain` asks this only after
         `_explain_saved`, which knows the reason for a write in place.
         """
         copied = move.instruction, move.index

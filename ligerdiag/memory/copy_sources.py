@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ligerdiag.hlo.buffers import Slice
-from ligerdiag.hlo.dataflow import Position
-from ligerdiag.hlo.module import HloInstruction, HloModule, strip_tags
+from ligerdiag.hlo.dataflow import Position, search
+from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line, strip_tags
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes
 from ligerdiag.memory.donated_outputs import DonatedOutputs
 from ligerdiag.memory.moves import Move
-from ligerdiag.memory.value_uses import UseRole, ValueUse, ValueUses, find_updates
+from ligerdiag.memory.value_uses import UPDATES, UseRole, ValueUse, ValueUses, find_updates
 
 _MOST_STEPS = 64
 
@@ -201,6 +201,37 @@ class CopySources:
             return None
         parameter, leaf = self._uses.find_origin(*given)
         return (value.operands[parameter.proto.parameter_number], leaf) if parameter.opcode == "parameter" else None
+
+    def find_fused_reader(
+        self, reader: HloInstruction, origin: Position, writers: Sequence[HloInstruction] = ()
+    ) -> HloInstruction:
+        """Returns the operation inside of the fusion `reader` that reads the value at `origin` or a copy of that value. If
+        several operations read it, returns the first of them that has a source line.
+
+        A fusion has the name and the source line of its root. A user has to change the operation that reads, which may be
+        another one. Returns `reader` itself if it is no fusion, if an operation inside of it updates an array in place, or
+        if no operation that reads the value has a source line.
+
+        writers: instructions that write; if there are any, only an operation that also depends on the result of a writer is
+        returned.
+        """
+        if reader.opcode != "fusion":
+            return reader
+        fused = self._uses.module.computations[reader.called_computations[0]]
+        if any(one.opcode in UPDATES for one in fused.instructions):
+            return reader
+        source = self.find_source(*origin)
+        old: list[HloInstruction] = []
+        new: list[HloInstruction] = []
+        for parameter, operand in zip(fused.parameters, reader.operands, strict=False):
+            if self.find_source(operand, ()) == source:
+                old.append(parameter)
+            elif any(operand is writer or self._uses.depends_on(operand, writer) for writer in writers):
+                new.append(parameter)
+        read = search(old, lambda one: fused.users[one.id])
+        mixed = search(new, lambda one: fused.users[one.id]) if writers else read
+        found = (one for one in fused.instructions if one in read and one in mixed and one.opcode != "parameter")
+        return next((one for one in found if find_user_line(self._uses.module, one) is not None), reader)
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:

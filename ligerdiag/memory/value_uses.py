@@ -1,4 +1,5 @@
-"""Follows values within the schedule: where a copied value comes from, and who uses the copy.
+"""Follows values within the schedule: where a copied value comes from, who uses the copy, and who writes to the bytes of the
+value meanwhile.
 
 A walk stays within one computation and looks through everything that passes a value on without moving it: bitcasts,
 barriers, tuples and their elements, and the `-done` of an asynchronous operation. A place, or Position, is an
@@ -228,3 +229,63 @@ def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tup
             updated, inner = flow.find_definition(value.operands[rest[0] if rest else 0])
             if updated.opcode == "parameter" and module.homes[updated.id] is fused:
                 yield index, (instruction.operands[updated.proto.parameter_number], inner)
+
+
+class OldValues:
+    """Finds the instructions that write to the bytes of a value while a copy keeps the value for its readers.
+
+    The buffer assignment decides which bytes a value has. A write is a definition of a value in overlapping bytes by any
+    operation, also by one inside of a loop, a branch or an asynchronous operation.
+    """
+
+    def __init__(self, uses: ValueUses) -> None:
+        self._uses = uses
+
+    @cached_property
+    def _ends(self) -> Mapping[int, int]:
+        """Maps the id of the start of an asynchronous operation to the time of its done."""
+        times, found = self._uses.times, dict[int, int]()
+        for computation in self._uses.computations:
+            for one in computation.instructions:
+                if one.opcode == "async-done":
+                    found[one.operands[0].id] = times.get(one.id, 0)
+        return found
+
+    def find_end(self, one: HloInstruction) -> int:
+        """Returns the time in the computation's schedule at which an instruction has finished reading its operands: its own
+        time or, for an asynchronous start, the time of the matching done.
+        """
+        return self._ends.get(one.id, self._uses.times.get(one.id, 0))
+
+    def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
+        """Returns the time of the last use of a value in the schedule of the value's computation. For a value that the
+        computation returns, this is the end of the schedule.
+        """
+        home = self._uses.module.homes[value.id]
+        found = self._uses.times.get(value.id, 0)
+        for use in self._uses.list_uses(value, index):
+            found = max(found, len(home.instructions) if use.role is UseRole.RESULT else self.find_end(use.user))
+        return found
+
+    def list_writers(
+        self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
+    ) -> Iterator[HloInstruction]:
+        """Yields the instructions of a computation that write to the bytes of a value. Only those with an index in the
+        computation's schedule above `after` and at most `until` count.
+        """
+        number = self._uses.positions.find(value, index)
+        if number is None:
+            return
+        bytes_of_it = frozenset(self._uses.buffers.overlapping[number])
+        steps = computation.sequence or computation.instructions
+        yield from (one for one in steps[after + 1 : until + 1] if self._writes(one, bytes_of_it))
+
+    def _writes(self, one: HloInstruction, numbers: frozenset[int]) -> bool:
+        if one.opcode == "parameter":
+            return False
+        if any(number in numbers for _, number in self._uses.buffers.definitions.get(one.id, ())):
+            return True
+        if one.opcode not in _RUNS_SCHEDULED:
+            return False
+        called = [self._uses.module.computations[number] for number in one.called_computations]
+        return any(self._writes(inner, numbers) for computation in called for inner in computation.instructions)

@@ -11,11 +11,11 @@ Elements of a tuple have separate footprints; several calls of one computation h
 footprints of every iteration and of the loop's condition.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from ligerdiag.hlo.dataflow import is_shard_edge
+from ligerdiag.hlo.dataflow import is_shard_edge, unite
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves
@@ -57,7 +57,7 @@ def compute_footprints(
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()
-    return {identity: _unite(leaves) for identity, leaves in evaluation.values.items()}
+    return {identity: unite(leaves) for identity, leaves in evaluation.values.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,7 @@ class _Evaluation:
         if instruction.id in self.empty:
             return [0]
         if opcode in _ONE_ARRAY:
-            return [_unite([one for operand in operands for one in values[operand.id]])]
+            return [unite([one for operand in operands for one in values[operand.id]])]
         match opcode:
             case "parameter":
                 return arguments[instruction.proto.parameter_number]
@@ -122,17 +122,17 @@ class _Evaluation:
                 found = self._run(callee, [values[operand.id] for operand in operands])
                 if opcode == "async-start":  # its result holds operands, results, and more
                     found = [one for operand in operands for one in values[operand.id]] + found
-                    return found + [_unite(found)] * (_count_leaves(instruction) - len(found))
+                    return found + [unite(found)] * (_count_leaves(instruction) - len(found))
                 if len(found) == _count_leaves(instruction):
                     return found
-                return [_unite(found)] * _count_leaves(instruction)
+                return [unite(found)] * _count_leaves(instruction)
             case _ if opcode.endswith("-done") and len(operands) == 1:
                 return _finish(values[operands[0].id], _count_leaves(instruction))
             case _ if len(operands) > 1 and _takes_one_by_one(instruction):
                 count = _count_leaves(instruction) // len(operands)  # a start also gives its operands back
                 return [one for operand in operands for one in values[operand.id]] * count
             case _:
-                union = _unite([one for operand in operands for one in values[operand.id]])
+                union = unite([one for operand in operands for one in values[operand.id]])
                 if opcode == "custom-call" and (number := self.kernels.get(instruction.kernel)) is not None:
                     union |= 1 << (self._first_kernel + number)
                 return [union] * _count_leaves(instruction)
@@ -151,25 +151,18 @@ class _Evaluation:
         body, condition = (self.module.computations[c] for c in loop.called_computations)
         state = self.values[loop.operands[0].id]
         while True:
-            predicate = _unite(self._run(condition, [state]))
+            predicate = unite(self._run(condition, [state]))
             after = [one | predicate for one in _join(state, self._run(body, [state]))]
             if after == state:
                 return state
             state = after
 
     def _run_branches(self, conditional: HloInstruction) -> _Leaves:
-        predicate = _unite(self.values[conditional.operands[0].id])
+        predicate = unite(self.values[conditional.operands[0].id])
         found = [predicate] * _count_leaves(conditional)
         for callee, operand in zip(conditional.called_computations, conditional.operands[1:], strict=True):
             found = _join(found, self._run(self.module.computations[callee], [self.values[operand.id]]))
         return found
-
-
-def _unite(footprints: Iterable[Footprint]) -> Footprint:
-    union = 0
-    for one in footprints:
-        union |= one
-    return union
 
 
 def _takes_one_by_one(instruction: HloInstruction) -> bool:
@@ -186,7 +179,7 @@ def _finish(started: _Leaves, count: int) -> _Leaves:
     """
     if len(started) % count == 0 and len(started) > count:
         return started[-count:]
-    return started if len(started) == count else [_unite(started)] * count
+    return started if len(started) == count else [unite(started)] * count
 
 
 def _join(one: _Leaves, other: _Leaves) -> _Leaves:

@@ -127,13 +127,6 @@ class Identification:
         """
         return self._operations.find(value.path)
 
-    @property
-    def is_structured(self) -> bool:
-        """Returns whether expression numbers are evidence; False if the modules have too many paths of calls to be
-        numbered.
-        """
-        return self._numbered.is_complete
-
     @cached_property
     def _footprints(self) -> "_Footprints":
         return _Footprints(self.program, self.optimized)
@@ -312,7 +305,6 @@ class _Numbered:
     by_number: Mapping[Number, frozenset[ProgramValue]]
     numbers: Mapping[ProgramValue, Number]
     schedule: Mapping[int, Sequence[tuple[Callers, Tree]]]
-    is_complete: bool = True
 
     def find_in_schedule(self, instruction: HloInstruction, index: ShapeIndex) -> frozenset[ProgramValue]:
         """Returns the program's values with the number of this array; none if the array has several numbers, as in a
@@ -333,7 +325,7 @@ def _number_both(program: HloModule, optimized: HloModule | None, *, rounds: boo
         if actual is not None:
             actual.compute()
     except TooManyInstructionsError:
-        return _Numbered({}, {}, {}, is_complete=False)
+        return _Numbered({}, {}, {})
     operations, numbers = _Operations(program), dict[ProgramValue, Number]()
     for one in program.instructions:
         own = program.tags.get(one.id, ())

@@ -14,7 +14,6 @@ from ligerdiag.reduce.reduced_program import (
     Kind,
     Operand,
     Program,
-    RandomValues,
     ReducedArgument,
     Variable,
     iterate_equations,
@@ -194,7 +193,7 @@ def _add_arguments(program: Program, added: Collection[Variable]) -> Program:
     return replace(
         program,
         body=replace(body, parameters=(*body.parameters, *renamed.values())),
-        arguments=(*program.arguments, *(ReducedArgument(values=RandomValues()) for _ in renamed)),
+        arguments=(*program.arguments, *(ReducedArgument() for _ in renamed)),
     )
 
 

@@ -16,7 +16,7 @@ from ligerdiag.codec import FieldError, parse_object, read_bool, read_str
 from ligerdiag.compile.compile_service import compute_sources_sha256
 from ligerdiag.model.findings import Replay
 from ligerdiag.model.jobs import CaseSpec, Source
-from ligerdiag.reduce.candidate_text import CASE_NAME, print_case
+from ligerdiag.reduce.program_text import CASE_NAME, print_case
 from ligerdiag.reduce.reduced_program import Equation, Kind, Program, iterate_equations
 from ligerdiag.reduce.symptom import Symptom, SymptomKind, shows
 from ligerdiag.replay.replay_service import ReplayOptions

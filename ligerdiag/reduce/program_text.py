@@ -1,4 +1,6 @@
-"""Prints a program as Python: a function of `jnp` and `lax`, one operation in each line."""
+"""Prints a program as Python: a function of `jnp` and `lax`, one operation in each line, alone or in a case file that
+ligerdiag can judge.
+"""
 
 import re
 from collections import Counter
@@ -11,6 +13,8 @@ from ligerdiag.reduce.reduced_program import (
     Kind,
     Operand,
     Program,
+    ReducedArgument,
+    Variable,
     iterate_equations,
     iterate_operands,
 )
@@ -28,6 +32,7 @@ _TAKES_NUMBERS = (
 )
 """Functions whose result has the dtype of their arrays, or a dtype of its own, if they get Python's numbers."""
 _SHORT = re.compile(r"^\{0\}(\.T|\[[^\]]*\]|\.reshape\([^\[\]]*\)|\.astype\([\w.]*\))$")
+CASE_NAME = "reduced"
 
 
 @dataclass(slots=True)
@@ -249,3 +254,31 @@ def list_needed(program: Program) -> tuple[str, ...]:
 def _sort_imports(lines: set[str]) -> list[str]:
     plain = sorted(line for line in lines if line.startswith("import "))
     return [*plain, *sorted(line for line in lines if not line.startswith("import "))]
+
+
+def print_case(program: Program) -> str:
+    """Returns the text of a case file with this program."""
+    arguments = "".join(
+        f"    {_print_argument(*one)},\n" for one in zip(program.body.parameters, program.arguments, strict=True)
+    )
+    mesh = f",\n    mesh={dict(program.mesh)!r}" if program.mesh else ""
+    axes = f",\n    explicit_axes={program.explicit_axes!r}" if program.explicit_axes else ""
+    extra = ("from ligerdiag.model.case import Arg, Case, Draw",)
+    return (
+        f"{print_head(program, extra)}\n\n"
+        + "\n".join(print_function(program))
+        + f'\n\n\nARGUMENTS = (\n{arguments})\nCASE = Case(\n    name="{CASE_NAME}",\n    function={program.name},\n'
+        + f"    args=ARGUMENTS{mesh}{axes},\n)\n"
+    )
+
+
+def _print_argument(variable: Variable, argument: ReducedArgument) -> str:
+    values, kind = argument.values, variable.type
+    draw = (
+        f"kind={values.kind!r}, scale={values.scale!r}, low={values.low!r}, high={values.high!r}, seed={values.seed!r}"
+    )
+    words = f"shape={kind.shape!r}, dtype={kind.dtype!r}, draw=Draw({draw})"
+    words += f", partition={argument.partition}" if argument.partition else ""
+    words += ", donate=True" if argument.donated else ""
+    words += ", weak=True" if kind.weak else ""
+    return f"Arg({words})"

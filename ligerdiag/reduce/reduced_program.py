@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
 
+from ligerdiag.model.case import Draw
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayType:
@@ -137,21 +139,10 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomValues:
-    """The distribution of an argument's random values: the fields of `model.case.Draw`."""
-
-    kind: str = "usual"
-    scale: float = 1.0
-    low: float = 0
-    high: float = 2
-    seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedArgument:
     """The properties of one parameter of the program, apart from its name and type: values, partition and donation."""
 
-    values: RandomValues = field(default_factory=RandomValues)
+    values: Draw = field(default_factory=Draw)
     partition: str = ""
     """The partition of the parameter over the mesh, as Python text such as `(None, "x")`; empty if the parameter has none.
     """

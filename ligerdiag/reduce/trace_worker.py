@@ -12,7 +12,7 @@ from ligerdiag.errors import CaseError, LigerdiagError, describe_fault
 from ligerdiag.model.case import Arg, Case, Draw
 from ligerdiag.model.jobs import render_answer
 from ligerdiag.reduce.pallas_call_text import PallasCalls
-from ligerdiag.reduce.reduced_program import Program, RandomValues, ReducedArgument
+from ligerdiag.reduce.reduced_program import Program, ReducedArgument
 from ligerdiag.reduce.trace_jobs import HloTextAnswer, HloTextRequest, TraceAnswer, TraceRequest, parse_reduce_request
 from ligerdiag.workers.loop import Answerer, serve
 
@@ -157,9 +157,8 @@ _TAKEN = frozenset(("jax", "jnp", "lax", "np", "P", "jt", "tl", "triton", "progr
 
 def _describe_argument(arg: Arg) -> ReducedArgument:
     draw = arg.draw if isinstance(arg.draw, Draw) else Draw()
-    values = RandomValues(kind=draw.kind, scale=draw.scale, low=draw.low, high=draw.high, seed=draw.seed)
     partition = repr(arg.partition).replace("'", '"') if any(arg.partition) else ""
-    return ReducedArgument(values=values, partition=partition, donated=arg.donate)
+    return ReducedArgument(values=draw, partition=partition, donated=arg.donate)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.report import CaseReport
-from ligerdiag.source_text import parse_source
+from ligerdiag.source_text import parse_source, read_last_name
 
 WORKSPACE = "GITHUB_WORKSPACE"
 """Environment variable in which a GitHub workflow gives the directory of its checkout."""
@@ -92,7 +92,7 @@ def _index_tree(tree: ast.Module) -> tuple[dict[str, int], int]:
     """
     calls: dict[str, int] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name_of(node.func) == "Case":
+        if isinstance(node, ast.Call) and read_last_name(node.func) == "Case":
             for keyword in node.keywords:
                 if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
                     name = str(keyword.value.value)
@@ -100,14 +100,6 @@ def _index_tree(tree: ast.Module) -> tuple[dict[str, int], int]:
     lines = [
         statement.lineno
         for statement in tree.body
-        if isinstance(statement, ast.Assign) and any(_name_of(target) in _NAMES for target in statement.targets)
+        if isinstance(statement, ast.Assign) and any(read_last_name(target) in _NAMES for target in statement.targets)
     ]
     return calls, lines[0] if lines else 0
-
-
-def _name_of(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""

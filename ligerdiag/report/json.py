@@ -1,4 +1,6 @@
-"""Renders reports, bisections and differences as JSON; schema.json is the contract, docs/json.md describes it."""
+"""Renders reports, bisections, differences and comparisons as JSON; schema.json is the contract, docs/json.md and
+docs/compare.md describe it.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,6 +8,7 @@ from math import isfinite
 from typing import Any, cast
 
 from ligerdiag.analysis.explain.drift import Drift, NeighbourhoodPair
+from ligerdiag.analysis.explain.memory_drift import CopyChange
 from ligerdiag.codec import JsonObject, encode_record
 from ligerdiag.model.findings import CutLoop, Finding, LaunchNumbers, Replay, SourceLine
 from ligerdiag.model.memory import Copy, CurvePoint, Donation, LiveValue, MemoryUse, Request
@@ -13,6 +16,14 @@ from ligerdiag.model.report import SCHEMA_VERSION, CaseReport, CheckReport
 from ligerdiag.model.schedule_view import Neighbourhood, Reader
 from ligerdiag.package_metadata import compute_version
 from ligerdiag.report.causes import compute_causes, list_calls, list_reads, list_rules
+from ligerdiag.report.compared.report_comparison import (
+    ComparedCase,
+    Grade,
+    ReportComparison,
+    ReportedCase,
+    ReportedFinding,
+    ReportedSide,
+)
 from ligerdiag.report.comparisons import Bisection, BisectionRow, ComparedSide, Difference, DifferenceReport
 from ligerdiag.report.words.uncompared import explain_uncompared_reference
 
@@ -339,3 +350,60 @@ def _change(change: Drift) -> JsonObject:
         "output": change.output,
         "source": render_place(change.source),
     }
+
+
+def render_comparison_json(comparison: ReportComparison, *, exit_code: int | None = None) -> str:
+    """Returns the comparison as one JSON object: ASCII only, with a final newline. exit_code: as in `render_json`."""
+    top: JsonObject = {
+        **make_top(exit_code=exit_code),
+        "old": _reported_side(comparison.old),
+        "new": _reported_side(comparison.new),
+        "notes": list(comparison.notes),
+        "counts": {grade.value: len(comparison.list_graded(grade)) for grade in Grade},
+        "cases": [_compared_case(case) for case in comparison.cases],
+        "only_old": [_name_reported(case) for case in comparison.only_old],
+        "only_new": [_name_reported(case) for case in comparison.only_new],
+    }
+    return json.dumps(top, indent=2, allow_nan=False) + "\n"
+
+
+def _reported_side(side: ReportedSide) -> JsonObject:
+    return {"label": side.label, "toolchain": side.toolchain, "versions": dict(side.versions)}
+
+
+def _name_reported(case: ReportedCase) -> JsonObject:
+    return {"id": case.id, "target": case.target}
+
+
+def _compared_case(case: ComparedCase) -> JsonObject:
+    old, new = case.collectives
+    return {
+        "id": case.id,
+        "grade": case.grade.value,
+        "old": _reported_case(case.old),
+        "new": _reported_case(case.new),
+        "figures": [
+            {"figure": figure.name, "old": figure.old, "new": figure.new, "change": figure.change}
+            for figure in case.figures
+        ],
+        "collective_operations": {"old": old, "new": new},
+        "verdicts": [
+            {"output": name, "old": was and was.value, "new": now and now.value} for name, was, now in case.verdicts
+        ],
+        "new_findings": [_reported_finding(finding) for finding in case.appeared],
+        "gone_findings": [_reported_finding(finding) for finding in case.gone],
+        "copies": [_changed_copy(copy) for copy in case.copies],
+        "hint": case.hint,
+    }
+
+
+def _reported_case(case: ReportedCase) -> JsonObject:
+    return {**_name_reported(case), "status": case.status.value, "error": case.error}
+
+
+def _reported_finding(finding: ReportedFinding) -> JsonObject:
+    return {**encode_record(finding), "line": finding.line or None}
+
+
+def _changed_copy(copy: CopyChange) -> JsonObject:
+    return {**encode_record(copy), "line": copy.line or None}

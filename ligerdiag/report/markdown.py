@@ -1,4 +1,5 @@
-"""Renders the report for GitHub: as Markdown for the page of a job or a comment, and as workflow commands.
+"""Renders the report, and the comparison of two reports, for GitHub: as Markdown for the page of a job or a comment, and as
+workflow commands.
 
 In Markdown the cases that need attention come first, and everything else is folded. All text of the report is in code
 spans or code blocks, so that nothing in a name acts as markup. Where the page would be longer than a limit, it shows
@@ -18,6 +19,18 @@ from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.report import CaseReport, CheckReport, Status
 from ligerdiag.report.case_places import Repository, find_case_place
 from ligerdiag.report.causes import FindingGroup, compute_causes, compute_places, compute_shared_groups, list_families
+from ligerdiag.report.compared.comparison_words import (
+    COLUMNS,
+    TOLERATED,
+    describe_counts,
+    describe_finding,
+    describe_sides,
+    list_cells,
+    list_changes,
+    list_new_findings,
+    list_notes,
+)
+from ligerdiag.report.compared.report_comparison import ComparedCase, Grade, ReportComparison
 from ligerdiag.report.status import compute_allowed_outputs, compute_excuse, list_allowed, list_unexcused
 from ligerdiag.report.terminal.case_table import STATUS_TEXTS, render_counted
 from ligerdiag.report.terminal.diagnostics import list_troubles
@@ -44,8 +57,8 @@ from ligerdiag.report.words.memory_words import (
     summarise_memory,
 )
 from ligerdiag.rules.registry import RULES
-from ligerdiag.source_text import parse_place
-from ligerdiag.text import compute_printable, count_of, render_bytes
+from ligerdiag.source_text import join_place, parse_place, strip_folders
+from ligerdiag.text import compute_printable, count_of, list_first, render_bytes
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:
@@ -301,8 +314,7 @@ def _render(annotation: Annotation, repository: Repository) -> str:
             if place.line > 0:
                 properties += [("line", str(place.line)), ("endLine", str(place.line))]
         else:
-            where = f"{place.file}:{place.line}" if place.line > 0 else place.file
-            lines = (*lines, compute_printable(f"at: {where}"))
+            lines = (*lines, compute_printable(f"at: {join_place(place.file, place.line)}"))
     properties.append(("title", annotation.title))
     words = ",".join(f"{name}={_escape_property(value)}" for name, value in properties)
     return f"::{_COMMANDS[annotation.severity]} {words}::{_escape('\n'.join(lines))}"
@@ -317,3 +329,89 @@ def _escape(text: str) -> str:
 
 def _escape_property(text: str) -> str:
     return _escape(compute_printable(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+_CODE_SPAN = re.compile(r"`([^`]*)`")
+_BARE_NAME = re.compile(r"%\w(?:[\w.$\-]*[\w$])?(?:\{[\d,]*\})?|[\w\-]+\.py:\d+|\{[\d,]*\}")
+"""A name that messages have without backticks: an instruction, a line of a file, the place of a value in a tuple."""
+_PLAIN = re.compile(r"[A-Za-z0-9 ,.;:'()%+=\-]*")
+_LINK = re.compile(r"www\.|:[^ ]")
+
+
+def render_prose(text: str) -> str:
+    """Returns a sentence whose names are in backticks as Markdown: each name becomes a code span.
+
+    If anything outside of the names could act as markup, a link or a mention, the whole sentence becomes one code span.
+    """
+    bare = strip_folders(compute_printable(text))
+    parts = _CODE_SPAN.split(bare)
+    words, names = [_BARE_NAME.split(part) for part in parts[::2]], [_BARE_NAME.findall(part) for part in parts[::2]]
+    if not all(is_harmless(word) for some in words for word in some):
+        return render_code(bare)
+    plain = [
+        "".join(map("".join, zip(some, (*map(render_code, found), ""), strict=True)))
+        for some, found in zip(words, names, strict=True)
+    ]
+    coded = [*map(render_code, parts[1::2]), ""]
+    return "".join(map("".join, zip(plain, coded, strict=True)))
+
+
+def is_harmless(text: str) -> bool:
+    """Returns whether Markdown leaves the text unchanged, so that it needs no escapes."""
+    return bool(_PLAIN.fullmatch(text)) and not _LINK.search(text)
+
+
+MOST_ROWS = 100
+MOST_CHANGES = 8
+"""The last column of a row lists at most this many changes."""
+MOST_FINDINGS = 20
+MOST_CASES = 5
+"""The block of a finding names at most this many cases."""
+_MARKS = {Grade.WORSE: "❌", Grade.MIXED: "⚠️", Grade.BETTER: "✅", Grade.UNKNOWN: "❔", Grade.SAME: ""}
+
+
+def render_comparison_markdown(comparison: ReportComparison) -> str:
+    """Returns the comparison as a Markdown table under a heading, with a final newline."""
+    changed = [case for case in comparison.cases if not case.is_same]
+    shown = changed[:MOST_ROWS]
+    parts = [f"{HEADING} compare", f"{describe_counts(comparison)}. {render_code(describe_sides(comparison))}"]
+    if shown:
+        parts.append(render_table(("", "case", "target", *COLUMNS, "changes"), [_make_row(case) for case in shown]))
+    if len(changed) > len(shown):
+        parts.append(f"… and {len(changed) - len(shown)} more, not shown here.")
+    parts += _render_new_findings(comparison)
+    notes = [*map(render_code, list_notes(comparison)), *([TOLERATED] if shown else [])]
+    parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_new_findings(comparison: ReportComparison) -> list[str]:
+    """Returns the section about findings that only the new report has, each as a code block with its remedy; empty if
+    there are none.
+    """
+    found = list_new_findings(comparison)
+    blocks = [
+        render_block(
+            [
+                strip_folders(describe_finding(finding)),
+                *([f"   help: {strip_folders(finding.help)}"] if finding.help else []),
+                f"   in:   {list_first(names, MOST_CASES)}",
+            ]
+        )
+        for finding, names in found[:MOST_FINDINGS]
+    ]
+    rest = len(found) - len(blocks)
+    more = [f"… and {rest} more new findings, not shown here."] if rest else []
+    return ["### New findings", *blocks, *more] if found else []
+
+
+def _make_row(case: ComparedCase) -> tuple[str, ...]:
+    changes = [strip_folders(f"{label}: {text}") for label, text in list_changes(case)]
+    more = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+    return (
+        f"{_MARKS[case.grade]} {case.grade.value}".strip(),
+        render_code(case.id, in_table=True),
+        render_code(case.target, in_table=True),
+        *(render_code(cell, in_table=True) for cell in list_cells(case)),
+        "<br>".join([*(render_code(one, in_table=True) for one in changes[:MOST_CHANGES]), *more]),
+    )

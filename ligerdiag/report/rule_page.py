@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ligerdiag.package_metadata import compute_page_address
 from ligerdiag.rules.rule import Example, Reproduction, Rule
-from ligerdiag.text import render_bytes
+from ligerdiag.text import join_lines, render_bytes
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
@@ -71,7 +71,7 @@ def render_rule_markdown(rule: Rule) -> str:
     """Returns the page of a rule as Markdown, with its headings in the order that all rules share."""
     parts = [
         f"# {rule.id} {rule.name}",
-        f"**{rule.severity.value}**: {_flow(rule.summary)}",
+        f"**{rule.severity.value}**: {join_lines(rule.summary)}",
     ]
     for heading, text in _sections(rule):
         parts += [f"## {heading}", text.strip() or "None known."]
@@ -92,7 +92,7 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
     """Returns the page of a rule for a terminal, without the marks of Markdown. Fills prose to `width` columns; leaves
     code and lists as they are.
     """
-    parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{_flow(rule.summary)}"]
+    parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{join_lines(rule.summary)}"]
     for heading, text in _sections(rule):
         parts.append(f"{heading}\n{_filled(text.strip() or 'None known.', width)}")
     parts.append(f"How to allow it\n{_fill(f'{_render_allowing(rule)}: see docs/suppressions.md.', width)}")
@@ -114,7 +114,9 @@ def render_rule_text(rule: Rule, width: int = 100) -> str:
 
 def render_index(rules: Sequence[Rule]) -> str:
     """Returns the text of docs/rules/README.md: each rule with its severity and its summary."""
-    rows = [f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {_flow(r.summary)} |" for r in rules]
+    rows = [
+        f"| [{r.id} {r.name}]({compute_page_name(r)}) | {r.severity.value} | {join_lines(r.summary)} |" for r in rules
+    ]
     head = [
         "# Rules",
         "",
@@ -151,13 +153,13 @@ def _render_reports(reports: Iterable[Reproduction]) -> str:
         for report in reports
     ]
     rows = (("report", "case", "reproduced", "not reproduced"), ("---",) * 4, *cells)
-    return "\n".join(f"| {' | '.join(_flow(cell).replace('|', '\\|') for cell in row)} |" for row in rows)
+    return "\n".join(f"| {' | '.join(join_lines(cell).replace('|', '\\|') for cell in row)} |" for row in rows)
 
 
 def _list_reports(reports: Iterable[Reproduction]) -> Iterable[str]:
     for report in reports:
         case = f"case {report.case}" if report.case else "no case"
-        yield f"- {report.report}, {case}. Reproduced: {_flow(report.reproduced)}. Not: {_flow(report.missing)}."
+        yield f"- {report.report}, {case}. Reproduced: {join_lines(report.reproduced)}. Not: {join_lines(report.missing)}."
 
 
 def _examples(rule: Rule) -> Iterable[tuple[str, tuple[Example, ...]]]:
@@ -188,12 +190,8 @@ def _render_option(size: int) -> str:
     return render_bytes(size).replace(".0 ", "").replace(" ", "").removesuffix("iB").removesuffix("bytes")
 
 
-def _flow(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _sentence(text: str) -> str:
-    flow = _flow(text)
+    flow = join_lines(text)
     return flow if flow.endswith((".", "!", "?", ":")) else f"{flow}."
 
 

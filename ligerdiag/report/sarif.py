@@ -35,7 +35,7 @@ from ligerdiag.report.terminal.summary import describe_cut
 from ligerdiag.rules.registry import RULES
 from ligerdiag.rules.rule import Rule
 from ligerdiag.source_text import compute_near, compute_place, parse_place
-from ligerdiag.text import compute_printable
+from ligerdiag.text import compute_printable, join_lines
 
 ROOT = "%SRCROOT%"
 """Name of the base of relative URIs in SARIF, as code hosts know it: the root of the repository."""
@@ -152,10 +152,10 @@ def _render_rule(rule: Rule) -> JsonObject:
         "id": rule.id,
         "name": rule.name,
         **({"helpUri": address} if (address := compute_rule_address(rule)) else {}),
-        "shortDescription": {"text": _flow(rule.summary)},
-        "fullDescription": {"text": _flow(rule.what_it_does)},
+        "shortDescription": {"text": join_lines(rule.summary)},
+        "fullDescription": {"text": join_lines(rule.what_it_does)},
         "help": {
-            "text": "\n\n".join((*(f"{heading}: {_flow(text)}" for heading, text in sections if text), examples)),
+            "text": "\n\n".join((*(f"{heading}: {join_lines(text)}" for heading, text in sections if text), examples)),
             "markdown": "\n\n".join(
                 (
                     *(f"## {heading}\n\n{text.strip()}" for heading, text in sections if text),
@@ -176,10 +176,6 @@ def _render_descriptor(name: str, summary: str, remedy: str, severity: Severity)
         "help": {"text": remedy, "markdown": remedy},
         "defaultConfiguration": {"level": severity.value},
     }
-
-
-def _flow(text: str) -> str:
-    return " ".join(text.split())
 
 
 FINGERPRINT = "ligerdiag/v1"

@@ -13,7 +13,7 @@ from ligerdiag.hlo.custom_calls import has_trait
 from ligerdiag.model.findings import CallPlace, ReadPlace
 from ligerdiag.rules.way_to_readers import count_returning, find_way_to, name_function
 from ligerdiag.rules.wording import JAX_TRITON, SPARE
-from ligerdiag.source_text import count_characters, load_source_lines, parse_source
+from ligerdiag.source_text import count_characters, load_source_lines, parse_source, read_last_name
 from ligerdiag.text import join_words
 
 _CALL = "triton_call"
@@ -335,7 +335,7 @@ def _find_call(tree: ast.Module, line: int) -> tuple[ast.Call, ast.stmt | None] 
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and _name_of(node.func) == _CALL
+        and read_last_name(node.func) == _CALL
         and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     if not found:
@@ -383,11 +383,3 @@ def _has_import(tree: ast.Module) -> bool:
 def _quote(node: ast.expr) -> str:
     text = ast.unparse(node)
     return text if "\n" not in text else ""
-
-
-def _name_of(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ligerdiag.model.findings import CallPlace, ReadPlace, SourceLine
 from ligerdiag.rules.wording import render_at
-from ligerdiag.source_text import parse_source
+from ligerdiag.source_text import parse_source, read_last_name
 from ligerdiag.text import join_words
 
 _MOST_PLACES = 3
@@ -52,7 +52,7 @@ def _calls_all(frame: SourceLine, names: Sequence[str], roots: Sequence[str]) ->
     function = None if tree is None else _find_function(tree, frame.line)
     if function is None:
         return False
-    called = {_name_of(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)}
+    called = {read_last_name(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)}
     return {name.rpartition(".")[2] for name in names} <= called
 
 
@@ -146,11 +146,3 @@ def _is_inside(line: SourceLine, home: SourceLine) -> bool:
 def name_function(line: SourceLine) -> str:
     """Returns the name of the function around a line, without the functions around that."""
     return line.function.rpartition("<locals>.")[2]
-
-
-def _name_of(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""

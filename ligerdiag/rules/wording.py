@@ -22,6 +22,7 @@ from ligerdiag.hlo.module import (
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaves, render_shape
 from ligerdiag.model.findings import CallPlace, LaunchNumbers, ReadPlace, SourceLine
+from ligerdiag.source_text import join_place
 from ligerdiag.text import count_of, join_words
 
 _PLACES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
@@ -256,7 +257,7 @@ def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
     """Returns a source line for the end of a sentence, such as ` (train.py:41)`; empty for None."""
     if line is None:
         return ""
-    place = f"{line.file}:{line.line}" if line.line > 0 else line.file
+    place = join_place(line.file, line.line)
     return f" ({place}, in the backward pass of this line)" if in_backward else f" ({place})"
 
 

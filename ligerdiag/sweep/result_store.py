@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ligerdiag.codec import FieldError, Json, parse_object, read_int, read_object, read_str, read_str_map
-from ligerdiag.errors import ArtifactError, InputError
+from ligerdiag.errors import ArtifactError, InputError, read_message
 from ligerdiag.sweep.grid import FORMAT
 from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
@@ -130,7 +130,7 @@ class ResultStore:
         except Exception as error:
             if what == "read" and isinstance(error, OSError | ValueError):
                 raise
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = read_message(error)
             advice = (
                 "install it, on every worker, too"
                 if isinstance(error, ImportError)

@@ -10,17 +10,16 @@ The key of an entry has the version of cuDNN, which may differ from that in the 
 the same. In the copy that XLA reads, such entries have the target's version, and a note says so.
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.errors import ArtifactError, InputError
 from ligerdiag.model.tuning import TuningFile, TuningForm
 from ligerdiag.toolchains.autotune_results_pb2 import AutotuneCache, AutotuneResults
@@ -232,14 +231,7 @@ def _keep(content: bytes, path: Path) -> Path:
         return path
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.replace(file.name, path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        replace_file(path, content)
     except OSError as error:
         raise InputError(
             f"cannot keep a copy of the autotuning results in `{path.parent}`: {error.strerror}"

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from ligerdiag.api.function import check_live, make_check_options, make_live_function
-from ligerdiag.compile.cases.module_state import state_reach, state_reader
-from ligerdiag.compile.cases.module_state.edited_files import forget_first_states
+from ligerdiag.compile.cases.module_state import edited_files, state_reach, state_reader
 from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.module_state.state_reader import read_state
 from ligerdiag.compile.cases.module_state.state_records import render_state
@@ -119,9 +118,9 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "states_config.py").write_text(CONFIG)
     (tmp_path / "states_steps.py").write_text(STEPS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(edited_files, "_first", {})
     yield importlib.import_module("states_steps")
     LATE_IMPORTS.use(None)
-    forget_first_states()
     for name in NAMES:
         sys.modules.pop(name, None)
 

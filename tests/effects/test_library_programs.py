@@ -15,11 +15,10 @@ from ligerdiag.codec import parse_object, read_record
 from ligerdiag.effects.access import Access
 from ligerdiag.effects.call import compute_call_effects
 from ligerdiag.effects.declared import parse_declarations
-from ligerdiag.effects.elf_sections import find_elf_sections
 from ligerdiag.effects.library_kernels import MOST_PTX, compute_library_effects
 from ligerdiag.effects.payload import parse_integer_attributes, parse_string_attributes
 from ligerdiag.effects.ptx import find_ptx_writes
-from ligerdiag.effects.tile_ir import compute_tile_accesses
+from ligerdiag.effects.tile_ir import compute_tile_accesses, find_elf_sections
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.parse import load_hlo
 from ligerdiag.model.report import CheckReport, Status

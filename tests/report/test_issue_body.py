@@ -32,7 +32,7 @@ from ligerdiag.report.issue import (
 )
 from ligerdiag.report.issue.hlo_excerpt import MOST_LINES, render_excerpt
 from ligerdiag.report.issue.program_imports import list_imports, uses_in_functions
-from ligerdiag.report.issue.safe_markdown import render_prose
+from ligerdiag.report.markdown import render_prose
 from tests.report.bisection_samples import make_bisection
 from tests.report.every_report import REPORTS
 from tests.report.html.view_samples import make_accesses, make_view

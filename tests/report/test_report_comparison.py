@@ -13,11 +13,10 @@ from ligerdiag.model.report import CaseReport, Status
 from ligerdiag.report.compared.comparison_words import describe_counts
 from ligerdiag.report.compared.report_comparison import Grade, ReportComparison, compare_reports, make_side
 from ligerdiag.report.compared.report_reading import parse_side
-from ligerdiag.report.comparison_json import render_comparison_json
-from ligerdiag.report.comparison_markdown import MOST_FINDINGS, MOST_ROWS, render_comparison_markdown
-from ligerdiag.report.json import render_json
+from ligerdiag.report.json import render_comparison_json, render_json
+from ligerdiag.report.markdown import MOST_FINDINGS, MOST_ROWS, render_comparison_markdown
+from ligerdiag.report.terminal.comparison_tables import MOST_SAME
 from ligerdiag.report.terminal.full_report import render_report_comparison_text
-from ligerdiag.report.terminal.report_comparison_table import MOST_SAME
 from tests.hazards.memory_by_hand import MIB, make_copy, make_line, make_memory
 from tests.report.compared_samples import (
     BIG,

@@ -3,8 +3,7 @@
 from ligerdiag.model.report import CaseReport
 from ligerdiag.model.tuning import TunedKind, Tuning
 from ligerdiag.report.html import render_case_html
-from ligerdiag.report.terminal.full_report import render_terminal
-from ligerdiag.report.terminal.tuning_text import MAX_TUNED
+from ligerdiag.report.terminal.full_report import MAX_TUNED, render_terminal
 from ligerdiag.report.words.tuning_words import describe_tuning
 from tests.report.samples import make_case, make_report, make_tuned, make_tuning
 

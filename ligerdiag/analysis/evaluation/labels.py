@@ -37,20 +37,13 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
-from ligerdiag.hlo.dataflow import search
+from ligerdiag.hlo.dataflow import search, unite
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_counted
 
 type Labels = int
 """A dependence set: an integer with one bit for each label or mark in the set (see the module's docstring)."""
-
-
-def unite(sets: Iterable[Labels]) -> Labels:
-    union = 0
-    for labels in sets:
-        union |= labels
-    return union
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ligerdiag.model.memory import CopyCause
 from ligerdiag.model.memory_limits import MemoryFigures, RecordedCopy, compute_change
+from ligerdiag.source_text import join_place
 from ligerdiag.text import render_bytes
 
 
@@ -60,7 +61,7 @@ class CopyChange:
         """Returns the source line as text, such as `train.py:41`; only the file if the line number is unknown, and an
         empty text if the file is unknown, too.
         """
-        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return join_place(self.file, self.line)
 
     @property
     def text(self) -> str:

@@ -12,11 +12,11 @@ the text makes the same code.
 import linecache
 import os
 import sys
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
 
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.errors import InputError
 from ligerdiag.source_text import MAX_FILE_BYTES, TEXTS_SUFFIX, name_kept_text
 
@@ -65,13 +65,10 @@ def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
         room -= len(data)
         if not data or room < 0:
             continue
-        temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         try:
             folder.mkdir(exist_ok=True, mode=0o700)
-            temporary.write_bytes(data)
-            os.replace(temporary, folder / name_kept_text(file))
+            replace_file(folder / name_kept_text(file), data)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise InputError(f"cannot write `{folder}`: {error.strerror or error}") from error
 
 

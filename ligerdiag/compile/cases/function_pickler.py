@@ -40,8 +40,9 @@ from ligerdiag.compile.cases.live_functions import (
     find_reference,
     initialize_nothing,
 )
+from ligerdiag.compile.cases.module_state.state_records import describe_type
 from ligerdiag.compile.cases.shardings import list_explicit_axes, read_memory, read_shardings
-from ligerdiag.errors import InputError, is_project_file
+from ligerdiag.errors import InputError, is_project_file, read_message
 from ligerdiag.model.case import Case
 
 _KERNEL_OPTIONS = (
@@ -81,7 +82,7 @@ class FunctionPickler(_Pickler):
         """Returns how to pickle an object. The pickle module calls this method for each object that is not of a basic Python
         type.
         """
-        match _name_class(obj):
+        match describe_type(obj):
             case "triton.JITFunction" | "triton.InterpretedFunction" | "jaxlib.PjitFunction":
                 return self._refer(obj) or self._reduce_wrapped(obj)
             case "triton.Autotuner" | "triton.Heuristics":
@@ -273,11 +274,6 @@ def _pickled_by_value(modules: tuple[ModuleType, ...]) -> Generator[None]:
                 _library.unregister_pickle_by_value(module)
 
 
-def _name_class(obj: Any) -> str:
-    kind = cast("type[Any]", type(obj))
-    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
-
-
 def _read_source(kernel: Any) -> tuple[list[str], int]:
     if hasattr(kernel, "raw_src"):
         return list(kernel.raw_src), int(kernel.starting_line_number)
@@ -302,7 +298,7 @@ def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputErr
 
     fault: the exception that pickling raised. by_value: names of the modules that a worker cannot import.
     """
-    reason = " ".join(str(fault).split()) or type(fault).__name__
+    reason = read_message(fault)
     if not isinstance(value, Case):
         return InputError(f"a value cannot be passed to a worker: {reason}")
     for name, used in _list_variables(value.function):

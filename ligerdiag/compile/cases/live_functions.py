@@ -20,7 +20,6 @@ import json
 import linecache
 import os
 import sys
-import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
+from ligerdiag.artifacts.scratch_folders import replace_file
 from ligerdiag.codec import FieldError, encode_record, parse_record
 from ligerdiag.compile.cases.shardings import has_shardings
 from ligerdiag.errors import InputError, is_project_file
@@ -67,14 +67,11 @@ def write_function_file(root: Path, state: ProcessState, pickled: bytes) -> Path
     content = json.dumps(encode_record(state), sort_keys=True).encode() + b"\n" + pickled
     folder = root / FOLDER
     path = folder / f"{sha256(content).hexdigest()}.pickle"
-    temporary = folder / f".tmp-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.is_file() or path.stat().st_size != len(content):
-            temporary.write_bytes(content)
-            os.replace(temporary, path)
+            replace_file(path, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"cannot write `{path}`: {error.strerror or error}") from error
     return path
 

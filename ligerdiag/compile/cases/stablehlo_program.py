@@ -8,7 +8,7 @@ value a derivative means; `analysis.evaluation.ambiguities` finds the outputs th
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from io import BytesIO
@@ -254,7 +254,7 @@ def _require_known(module: Any) -> None:
         raise CompileError(
             f"the module is for {replicas} replicas, as `jax.pmap` makes them: ligerdiag does not compile replicas"
         )
-    if any(_is_call_of(operation, PARTITIONED) for operation in _walk(module.operation)):
+    if any(_is_call_of(operation, PARTITIONED) for operation in walk_operations(module.operation)):
         raise CompileError(
             "the module has a `custom_partitioning`: its function exists only in the process that made the module"
         )
@@ -267,12 +267,13 @@ def _is_call_of(operation: Any, target: str) -> bool:
     )
 
 
-def _walk(operation: Any) -> Any:
+def walk_operations(operation: Any) -> Iterator[Any]:
+    """Yields all operations in the regions of an MLIR operation, in program order."""
     for region in operation.regions:
         for block in region:
             for view in block:
                 yield view.operation
-                yield from _walk(view.operation)
+                yield from walk_operations(view.operation)
 
 
 def _read_number(attributes: Any, name: str) -> int:

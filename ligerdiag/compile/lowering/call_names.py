@@ -26,6 +26,7 @@ import jax
 from jax.extend import source_info_util
 
 from ligerdiag.artifacts.call_records import RefStore
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
 from ligerdiag.compile.lowering.intent_jax import STORED, read_form
 from ligerdiag.compile.lowering.jax_versions import get_type
 from ligerdiag.compile.lowering.tags import (
@@ -36,7 +37,6 @@ from ligerdiag.compile.lowering.tags import (
     rename_location,
     set_location,
     strip_tag,
-    walk_operations,
 )
 from ligerdiag.errors import is_project_file
 from ligerdiag.model.findings import SourceLine

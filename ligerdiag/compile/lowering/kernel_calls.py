@@ -34,6 +34,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.artifact import KernelCall, LoneCall
 from ligerdiag.compile.cases.plugin import find_platform
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
 from ligerdiag.compile.lowering.jax_versions import is_reference
 from ligerdiag.compile.lowering.other_kernels import OTHER_PRIMITIVES
 from ligerdiag.compile.lowering.tags import (
@@ -42,7 +43,6 @@ from ligerdiag.compile.lowering.tags import (
     read_call_name,
     read_name,
     read_tag,
-    walk_operations,
 )
 from ligerdiag.compile.lowering.traced_calls import Bind, Lines, TracedCall, compute_kernel_name, read_traceback
 from ligerdiag.errors import is_project_file

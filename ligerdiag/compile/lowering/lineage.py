@@ -24,7 +24,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from ligerdiag.compile.lowering.tags import read_tag, walk_operations
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
+from ligerdiag.compile.lowering.tags import read_tag
 from ligerdiag.hlo.xla_pb2 import HloProto
 
 ATTRIBUTE = "mhlo.original_value"

@@ -16,6 +16,7 @@ import jax
 from jax.extend import source_info_util
 from jaxlib.mlir import ir
 
+from ligerdiag.artifacts.artifact import render_varint
 from ligerdiag.artifacts.call_records import LibraryKernel, MovedRef, Readers, RefMove, RefStore, SharedArguments
 from ligerdiag.compile.cases.arguments import (
     build_argument_specs,
@@ -439,11 +440,7 @@ def convert_to_hlo(text: str) -> bytes:
 
 def wrap_module(module: bytes) -> bytes:
     """Returns a serialized HloProto that contains the given serialized HloModuleProto, as its field 1."""
-    length, rest = bytearray(), len(module)
-    while rest > 0x7F:
-        length.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return b"\x0a" + bytes([*length, rest]) + module
+    return b"\x0a" + render_varint(len(module)) + module
 
 
 def _find_main(module: Any) -> Any:

@@ -37,6 +37,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
 from ligerdiag.compile.lowering.intent_jax import WRITES, wrapped
 from ligerdiag.compile.lowering.kernel_calls import read_config
 from ligerdiag.compile.lowering.tags import (
@@ -48,7 +49,6 @@ from ligerdiag.compile.lowering.tags import (
     rename_location,
     set_location,
     strip_tag,
-    walk_operations,
 )
 from ligerdiag.errors import is_project_file
 from ligerdiag.hlo.custom_calls import PARTITIONED

@@ -17,7 +17,7 @@ from jaxlib.mlir import ir
 
 from ligerdiag.artifacts.call_records import KernelParameter, LibraryKernel
 from ligerdiag.artifacts.ptx_text import cut_entry
-from ligerdiag.compile.lowering.tags import walk_operations
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
 
 _REGISTRIES = ("warp._src.jax.ffi", "warp._src.jax_experimental.ffi", "warp.jax_experimental.ffi")
 """Modules, one of which has the registry in a version of Warp."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from ligerdiag.compile.cases.stablehlo_program import walk_operations
 from ligerdiag.hlo.custom_calls import PARTITIONED
 
 _BINDINGS: Any = ir
@@ -187,15 +188,6 @@ def find_target(operation: Any) -> str:
     if operation.name != "stablehlo.custom_call":
         return ""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
-
-
-def walk_operations(operation: Any) -> Iterator[Any]:
-    """Yields all operations in the regions of `operation`, in program order."""
-    for region in operation.regions:
-        for block in region:
-            for view in block:
-                yield view.operation
-                yield from walk_operations(view.operation)
 
 
 def strip_tag(name: str) -> str:

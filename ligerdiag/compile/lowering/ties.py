@@ -214,18 +214,17 @@ class AliasedStorage:
     @cached_property
     def _calls_in(self) -> dict[int, list[int]]:
         """From the tag (operation number) of each function to the tags of the function calls inside it."""
-        found: dict[int, list[int]] = {}
-        for tag, operation in self.operations.items():
-            if operation.name == CALL:
-                found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
-        return found
+        return self._group_by_function(CALL)
 
     @cached_property
     def _loops_in(self) -> dict[int, list[int]]:
         """From the tag (operation number) of each function to the tags of the loops inside it."""
+        return self._group_by_function(LOOP)
+
+    def _group_by_function(self, name: str) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for tag, operation in self.operations.items():
-            if operation.name == LOOP:
+            if operation.name == name:
                 found.setdefault(self._tags[self.paths[tag][:1]], []).append(tag)
         return found
 

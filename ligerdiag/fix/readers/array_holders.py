@@ -143,8 +143,7 @@ def _find_used_kind(file: SourceFile, container: cst.BaseExpression) -> str:
 
 def _name_target(file: SourceFile, target: cst.BaseExpression) -> tuple[str, ...]:
     text = file.module.code_for_node(target)
-    in_class = next((one for one in file.list_parents(target) if isinstance(one, cst.ClassDef | cst.FunctionDef)), None)
-    return (text, f"self.{text}") if isinstance(in_class, cst.ClassDef) else (text,)
+    return (text,) if file.find_class(target) is None else (text, f"self.{text}")
 
 
 def _find_assigned_kind(file: SourceFile, target: cst.CSTNode) -> str:

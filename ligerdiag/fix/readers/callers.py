@@ -11,7 +11,7 @@ from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.readers.array_holders import OBJECTS, describe_part
 from ligerdiag.fix.readers.array_names import plan_new_contents
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller, list_function_callers, list_texts_that_name
-from ligerdiag.fix.readers.method_uses import find_owner, list_method_callers, list_unknown_receivers
+from ligerdiag.fix.readers.method_uses import list_method_callers, list_unknown_receivers
 from ligerdiag.fix.readers.name_scopes import find_variable, is_own_argument, is_parameter
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
@@ -45,9 +45,8 @@ def list_own_parameters(function: cst.FunctionDef) -> list[str]:
 
 def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
     """Returns the name of a function, preceded by that of its class if it is a method: `Model.step`."""
-    owner = next((one for one in file.list_parents(function) if isinstance(one, cst.ClassDef | cst.FunctionDef)), None)
-    name = function.name.value
-    return f"{owner.name.value}.{name}" if isinstance(owner, cst.ClassDef) else name
+    owner, name = file.find_class(function), function.name.value
+    return name if owner is None else f"{owner.name.value}.{name}"
 
 
 def is_used_as_value(caller: Caller, function: cst.FunctionDef, parameters: Iterable[str]) -> bool:
@@ -138,7 +137,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
     """Returns each use of a function in the project once: each call, and each place where the function is
     passed as a value.
     """
-    owner = find_owner(home, function)
+    owner = home.find_class(function)
     if owner is None:
         found = list_function_callers(project, home, function)
     else:
@@ -148,7 +147,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
     """Returns the places that may call the function although the source does not show it, such as through `getattr`."""
-    owner = find_owner(home, function)
+    owner = home.find_class(function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:
         found += list_unknown_receivers(project, home, owner, function)

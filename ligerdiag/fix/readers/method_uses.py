@@ -22,18 +22,11 @@ _MOST_BASES = 8
 type Class = tuple[SourceFile, cst.ClassDef]
 
 
-def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | None:
-    """Returns the class that defines the function as a method; None if the function is no method."""
-    kinds = cst.ClassDef | cst.FunctionDef
-    owner = next((one for one in home.list_parents(function) if isinstance(one, kinds)), None)
-    return owner if isinstance(owner, cst.ClassDef) else None
-
-
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
     """Returns a class of the project that overrides the method or is overridden by it: a base class of the method's class,
     or a class derived from it, with another method of this name. None if there is none.
     """
-    owner = find_owner(home, function)
+    owner = home.find_class(function)
     if owner is None:
         return None
     for file, one in [*_list_family(project, home, owner)[1:], *_list_bases(project, home, owner)]:

@@ -10,7 +10,6 @@ from ligerdiag.fix.readers.array_holders import is_part
 from ligerdiag.fix.readers.array_names import NOWHERE, NewContents
 from ligerdiag.fix.readers.callers import Handed, find_argument, name_function
 from ligerdiag.fix.readers.function_uses import WRAPPERS, Caller
-from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.text import join_words
 
@@ -83,7 +82,7 @@ def warn_of_tracer(project: Project, file: SourceFile, call: cst.CSTNode, plans:
     by `jax.jit(object.method)`: the object would then keep a tracer.
     """
     function = file.find_function(call)
-    owner = None if function is None else find_owner(file, function)
+    owner = None if function is None else file.find_class(function)
     if function is None or owner is None or not function.params.params:
         return
     own = function.params.params[0].name.value

@@ -10,9 +10,8 @@ import libcst as cst
 
 from ligerdiag.fix.call_arguments import append_alias
 from ligerdiag.fix.call_site import Project
-from ligerdiag.fix.definitions import find_home, load_module
+from ligerdiag.fix.definitions import find_home, load_module, locate_import
 from ligerdiag.fix.readers.callers import name_function
-from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.results.bound_results import Returned
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.text import join_words
@@ -50,7 +49,7 @@ def _number(wish: str) -> Sequence[str]:
 def _make_wrapper(
     file: SourceFile, function: cst.FunctionDef, new: str, returned: Returned, parameters: Sequence[str]
 ) -> cst.FunctionDef:
-    owner = find_owner(file, function)
+    owner = file.find_class(function)
     parts = function.params
     own = [one.name.value for one in (*parts.posonly_params, *parts.params)]
     decorators = {get_name(one.decorator) for one in function.decorators}
@@ -81,7 +80,7 @@ def _make_wrapper(
 def refer_to(project: Project, home: SourceFile, function: cst.FunctionDef, new: str) -> Callable[..., None]:
     """Returns a function `(file, node)` that makes an expression refer to the new function in place of `function`."""
     name = function.name.value
-    is_method = find_owner(home, function) is not None
+    is_method = home.find_class(function) is not None
     imported: set[tuple[SourceFile, cst.CSTNode]] = set()
 
     def refer(file: SourceFile, node: cst.CSTNode) -> None:
@@ -150,10 +149,7 @@ def _find_module(project: Project, file: SourceFile, text: str) -> SourceFile | 
     for statement in file.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar) or not _binds(statement, text):
             continue
-        dotted = "" if statement.module is None else file.module.code_for_node(statement.module)
-        folder = file.path.parent if statement.relative else project.root
-        for _ in range(len(statement.relative) - 1):
-            folder = folder.parent
+        folder, dotted = locate_import(project, file, statement)
         name = next(
             one.evaluated_name for one in statement.names if (one.evaluated_alias or one.evaluated_name) == text
         )

@@ -11,7 +11,6 @@ from ligerdiag.fix.call_site import Project
 from ligerdiag.fix.definitions import Scope, find_function_at
 from ligerdiag.fix.readers.callers import list_callers, list_own_parameters, name_function
 from ligerdiag.fix.readers.imported_names import list_module_names
-from ligerdiag.fix.readers.method_uses import find_owner
 from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 from ligerdiag.model.findings import CallPlace, SourceLine
 
@@ -95,7 +94,7 @@ def _write(function: Scope, file: SourceFile, call: cst.Call, array: str) -> str
     """Returns the statement that uses what the call returns in addition; empty if it is not known."""
     home, definition = function
     parameters = list_own_parameters(definition)
-    if find_owner(home, definition) is not None:
+    if home.find_class(definition) is not None:
         parameters = parameters[1:]
     given = [one.value for one in call.args if one.keyword is None and not one.star]
     named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == array]

@@ -290,3 +290,9 @@ def fill(value: Array, shape: Sequence[int]) -> Array:
     the axis of programs.
     """
     return np.broadcast_to(value, (value.shape[0], *shape))
+
+
+def match_programs(arrays: Sequence[Array]) -> list[Array]:
+    """Returns the arrays with the same number of programs: an array that all programs share has one, in dimension 0."""
+    programs = max(array.shape[0] for array in arrays)
+    return [np.broadcast_to(array, (programs, *array.shape[1:])) for array in arrays]

@@ -14,7 +14,7 @@ from ligerdiag.report.compared.report_comparison import (
     ReportComparison,
     ReportedFinding,
 )
-from ligerdiag.text import count_of, render_bytes
+from ligerdiag.text import count_of, list_first, render_bytes
 
 ARROW = "→"
 _OPEN = (Status.DISAGREEMENT, Status.INCONCLUSIVE, Status.UNEXPECTED, Status.FINDINGS)
@@ -168,7 +168,7 @@ def list_notes(comparison: ReportComparison) -> tuple[str, ...]:
     """Returns the notes on the comparison, followed by notes on the cases that only one report has."""
     only = (("old", comparison.only_old), ("new", comparison.only_new))
     alone = [
-        f"only in the {name} report: {_list_cases([f'`{case.id}` on {case.target or "unknown"}' for case in cases])}"
+        f"only in the {name} report: {list_first([f'`{case.id}` on {case.target or "unknown"}' for case in cases], _SHOWN)}"
         for name, cases in only
         if cases
     ]
@@ -176,8 +176,3 @@ def list_notes(comparison: ReportComparison) -> tuple[str, ...]:
 
 
 _SHOWN = 5
-
-
-def _list_cases(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

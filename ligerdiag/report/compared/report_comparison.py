@@ -28,6 +28,7 @@ from ligerdiag.model.shown import Shown
 from ligerdiag.report.causes import list_causes
 from ligerdiag.rules.registry import list_ids
 from ligerdiag.rules.rule import RuleKind
+from ligerdiag.source_text import join_place
 from ligerdiag.text import count_of
 from ligerdiag.toolchains.toolchain_table import DEFAULT
 
@@ -51,7 +52,7 @@ class ReportedFinding:
         """Returns the source line of the finding, such as `train.py:41`; only the file if the line is unknown, and an
         empty text if the file is unknown, too.
         """
-        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return join_place(self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Computes the headline of a page: which outputs are wrong, the reason in words without HLO, and the instruction that
-is the cause.
+"""Computes the headline of a page and the title of the index. A headline says which outputs are wrong, the reason in words
+without HLO, and the instruction that is the cause.
 
 The headline is about the outputs that the schedule makes wrong; if there are no such outputs, about outputs with wrong
 numbers; otherwise about unknown outputs. If every output is fresh or latent, an error among the findings takes precedence
@@ -9,7 +9,7 @@ The three lines of a headline are about the subject of the page, which is one ke
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ligerdiag.model.findings import VERDICT_ORDER, Finding, Severity, Verdict
@@ -296,3 +296,61 @@ def _name(names: Sequence[str], total: int) -> str:
     `total` outputs.
     """
     return f": {join_words(names)}" if len(names) <= MAX_NAMES and len(names) < total else ""
+
+
+_STATUSES = {
+    Status.DISAGREEMENT: ("has a verdict that its numbers contradict", "have verdicts that their numbers contradict"),
+    Status.ERROR: ("could not be analysed", "could not be analysed"),
+    Status.NOT_CHECKED: ("was not run", "were not run"),
+}
+"""Statuses that take precedence over the sign of the headline, with the predicate for one case and for several."""
+_SIGNS = {
+    "stale": ("reads stale values", "read stale values"),
+    "clobbered": ("reads overwritten values", "read overwritten values"),
+    "error": ("has an error", "have errors"),
+    "unknown": ("could not be decided", "could not be decided"),
+    "warning": ("has a warning", "have warnings"),
+    "latent": ("is right by luck", "are right by luck"),
+}
+_GOOD = {
+    "nothing": ("has nothing to check", "have nothing to check"),
+    "fresh": ("reads the intended values", "read the intended values"),
+}
+_ORDER = (
+    _SIGNS["stale"],
+    _SIGNS["clobbered"],
+    _STATUSES[Status.DISAGREEMENT],
+    _SIGNS["error"],
+    _STATUSES[Status.ERROR],
+    _SIGNS["unknown"],
+    _STATUSES[Status.NOT_CHECKED],
+    _SIGNS["warning"],
+    _SIGNS["latent"],
+    _GOOD["nothing"],
+    _GOOD["fresh"],
+)
+
+
+def compute_answer(cases: Iterable[tuple[Status, Headline]], noun: str) -> str:
+    """Returns the title of the index: how many cases are wrong and in which way, in one sentence such as `2 of 7 cases read
+    stale values, 1 could not be decided`.
+
+    Each case counts once, by the worst verdict in the headline of its page. Cases that are wrong, unknown or right by luck
+    are always counted, so that no title looks better than its worst page. noun: the word for a case.
+    """
+    predicates = [
+        _STATUSES.get(status) or _SIGNS.get(headline.sign) or _GOOD[headline.sign] for status, headline in cases
+    ]
+    total, counts = len(predicates), Counter(predicates)
+    if not total:
+        return "nothing was checked"
+    bad = [one for one in _ORDER if counts[one] and one not in _GOOD.values()]
+    shown = bad or [one for one in _ORDER if counts[one]]
+    (one, many), rest = shown[0], shown[1:]
+    number = counts[shown[0]]
+    if number == total:
+        subject = f"the {noun}" if total == 1 else f"both {noun}s" if total == 2 else f"all {total} {noun}s"
+    else:
+        subject = f"{number} of {count_of(total, noun)}"
+    first = f"{subject} {one if number == 1 else many}"
+    return join_words([first, *(f"{counts[way]} {way[0] if counts[way] == 1 else way[1]}" for way in rest)])

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from ligerdiag.model.report import CaseReport, CheckReport, Noun, Status
 from ligerdiag.model.schedule_view import BufferAccess, MutatedBuffer, ScheduleStep, ScheduleView
 from ligerdiag.package_metadata import compute_version
-from ligerdiag.report.html.answer import compute_answer
 from ligerdiag.report.html.band import BAND_HEIGHT, Band, NarrowBand, compute_band, compute_narrow_band
 from ligerdiag.report.html.band_columns import Column, compute_columns, count_hidden
 from ligerdiag.report.html.dataflow_drawing import compute_dataflow, compute_graph
 from ligerdiag.report.html.environment import INDEX, SIGNS, Sign, compute_file_names, compute_packed, render, sign_of
 from ligerdiag.report.html.figures import compute_errors_plot, compute_timeline
-from ligerdiag.report.html.headline import Headline, compute_headline
+from ligerdiag.report.html.headline import Headline, compute_answer, compute_headline
 from ligerdiag.report.html.memory_section import compute_memory_section
 from ligerdiag.report.html.prose import (
     SIGN_ORDER,

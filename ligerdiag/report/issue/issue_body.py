@@ -28,8 +28,7 @@ from ligerdiag.report.issue.hlo_excerpt import render_excerpt
 from ligerdiag.report.issue.issue_subject import IssueSubject
 from ligerdiag.report.issue.issue_words import IssueWords, describe_subject, name_outputs
 from ligerdiag.report.issue.program_imports import uses_in_functions
-from ligerdiag.report.issue.safe_markdown import render_prose
-from ligerdiag.report.markdown import render_block, render_code, render_table
+from ligerdiag.report.markdown import render_block, render_code, render_prose, render_table
 from ligerdiag.report.relative_errors import compute_worst, render_figure
 from ligerdiag.report.rule_page import compute_rule_address
 from ligerdiag.rules.registry import get_rule

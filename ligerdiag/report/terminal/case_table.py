@@ -149,7 +149,7 @@ def _render_wide(rows: Mapping[str, Row], targets: Sequence[str]) -> list[Line]:
         cells += [_target_cell(row, target) for target in targets]
         table.append(cells)
     widths = [max(compute_width(cells[column]) for cells in table) for column in range(len(heading))]
-    return [_join(cells, widths) for cells in table]
+    return [join_cells(cells, widths) for cells in table]
 
 
 def _render_stacked(rows: Mapping[str, Row], targets: Sequence[str], width: int | None) -> list[tuple[Line, ...]]:
@@ -216,7 +216,8 @@ def _target_cell(row: Row, target: str) -> Line:
     return (status, Span(": "), *outputs) if outputs else (status,)
 
 
-def _join(cells: Sequence[Line], widths: Sequence[int]) -> Line:
+def join_cells(cells: Sequence[Line], widths: Sequence[int]) -> Line:
+    """Returns the row of a table: each cell but the last one padded to the width of its column, with gaps."""
     padded = [compute_padded(cell, width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
     spans: list[Span] = []
     for cell in padded:

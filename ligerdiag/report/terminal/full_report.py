@@ -1,4 +1,6 @@
-"""Assembles the report for a terminal, adds colours, and shows progress; the only module that uses the library rich."""
+"""Assembles the report for a terminal, in full or for `--quiet`, adds colours, and shows progress; the only module that uses
+the library rich.
+"""
 
 import os
 import shutil
@@ -14,13 +16,13 @@ from ligerdiag.report.compared.report_comparison import ReportComparison
 from ligerdiag.report.comparisons import Bisection, DifferenceReport
 from ligerdiag.report.status import list_counted, list_unexcused
 from ligerdiag.report.terminal.case_table import render_table
-from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences
+from ligerdiag.report.terminal.comparison_tables import render_bisection, render_differences, render_report_comparison
+from ligerdiag.report.terminal.diagnostics import TroubleKind, list_troubles
 from ligerdiag.report.terminal.finding_text import render_allowed, render_group, render_unused
 from ligerdiag.report.terminal.memory_text import render_memories
-from ligerdiag.report.terminal.quiet_report import render_quiet_lines
-from ligerdiag.report.terminal.report_comparison_table import render_report_comparison
-from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text
+from ligerdiag.report.terminal.spans import BLANK, Line, Span, Style, compute_text, compute_wrapped
 from ligerdiag.report.terminal.summary import (
+    name_targets,
     render_counted_cases,
     render_coverage,
     render_devices,
@@ -30,7 +32,7 @@ from ligerdiag.report.terminal.summary import (
     render_troubles,
     render_uncompared,
 )
-from ligerdiag.report.terminal.tuning_text import render_tunings
+from ligerdiag.report.words.tuning_words import describe_tuning
 from ligerdiag.text import compute_printable, compute_without_commands
 
 MIN_WIDTH = 40
@@ -247,3 +249,74 @@ class _Bar:
 
     def show(self, label: str, done: int, total: int) -> None:
         self._progress.update(self._task, description=label, completed=done, total=total or None)
+
+
+MAX_TUNED = 12
+"""At most this many cases have a line about their tuning; `--verbose` and JSON have all of them."""
+
+
+def render_tunings(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
+    """Returns a line for each case about the choices of XLA's autotuner. A case that is compiled with a file of choices
+    always has such a line; with `verbose`, so has every other case for which the autotuner has something to choose. If there
+    are too many cases for a line each, the cases with the most missing entries come first.
+    """
+    said = [(case, text) for case in report.cases if case.tuning and (text := describe_tuning(case.tuning))]
+    if not verbose:
+        said = [(case, text) for case, text in said if case.tuning and case.tuning.file]
+    shown = said
+    if not verbose and len(said) > MAX_TUNED:
+        shown = sorted(said, key=lambda pair: -_count_open(pair[0]))[: MAX_TUNED - 1]
+    lines: list[Line] = []
+    for case, text in shown:
+        label = "tuned" if case.tuning and case.tuning.file else "not tuned"
+        place = "" if len(report.cases) == 1 else f" `{case.id}` on {case.target}"
+        lines += compute_wrapped((Span(f"{label}{place}: ", Style.STRONG), Span(text)), width, 4)
+    if len(shown) < len(said):
+        lines += compute_wrapped(
+            (Span("tuned: ", Style.STRONG), Span(f"{len(said) - len(shown)} more: -v lists them")), width, 4
+        )
+    return tuple(lines)
+
+
+def _count_open(case: CaseReport) -> int:
+    return len(case.tuning.open) if case.tuning else 0
+
+
+_OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKind.NO_NUMBERS})
+"""The kinds of trouble that the usual report shows only in its table and below it."""
+
+
+def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line, ...]:
+    """Returns the lines of `--quiet`. They are the findings that count, reasons why a case is not as expected or undecided,
+    suppressions that allowed nothing or give no reason, notes on the run, and the last line.
+
+    width: as in `render_terminal`.
+    """
+    several = len(report.targets) > 1
+    lines: list[Line] = []
+    for group in compute_shared_groups(replace(case, findings=list_unexcused(case)) for case in report.cases):
+        lines.extend(render_group(group, width=width, several_targets=several, verbose=False))
+    lines.extend(render_troubles(report.cases, width=width, verbose=False))
+    lines.extend(_render_open(report, width))
+    lines.extend(render_unused(report, width))
+    lines.extend(render_notes(report, width))
+    lines.extend(render_totals(report, width))
+    return tuple(lines)
+
+
+def _render_open(report: CheckReport, width: int | None) -> tuple[Line, ...]:
+    """Returns a line for each case in which something could not be decided, or whose numbers are missing because of a
+    fault. A line that is the same on several targets of a case appears once.
+    """
+    found: dict[tuple[str, TroubleKind, str], list[str]] = {}
+    for case in report.cases:
+        for trouble in (one for one in list_troubles(case) if one.kind in _OPEN):
+            found.setdefault((case.id, trouble.kind, trouble.message), []).append(case.target)
+    lines: list[Line] = []
+    for (case_id, kind, message), targets in found.items():
+        head = (
+            Span(kind.value.replace("-", " "), Style.DOUBTFUL),
+            Span(f": {name_targets(case_id, targets)}: {message}"),
+        )
+        lines += compute_wrapped(head, width, 4)
+    return (*lines, BLANK) if lines else ()

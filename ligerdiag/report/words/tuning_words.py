@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ligerdiag.model.tuning import TunedInstruction, TunedKind, Tuning
-from ligerdiag.text import count_of
+from ligerdiag.text import count_of, list_first
 
 MAX_NAMED = 4
 """At most this many instructions are named; JSON has all of them."""
@@ -37,6 +37,4 @@ def _describe_open(instructions: Sequence[TunedInstruction]) -> str:
 
 
 def _name(instructions: Sequence[TunedInstruction]) -> str:
-    shown = [f"`{one.name}`" for one in instructions[:MAX_NAMED]]
-    more = len(instructions) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return list_first([f"`{one.name}`" for one in instructions], MAX_NAMED)

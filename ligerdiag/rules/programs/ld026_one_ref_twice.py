@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from ligerdiag.analysis.context import Context
-from ligerdiag.effects.access import Access, CallEffects, WriteCoverage
+from ligerdiag.analysis.writes import writes_aliased
+from ligerdiag.effects.access import CallEffects, WriteCoverage
 from ligerdiag.hlo.custom_calls import CallTrait, is_call_with
 from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position
 from ligerdiag.hlo.module import HloInstruction, HloModule, find_user_line
@@ -28,7 +29,7 @@ def check(context: Context) -> Iterator[Finding]:
         aliases = call.operand_output_aliases
         groups: dict[tuple[int, ShapeIndex], list[int]] = {}
         for number in sorted(aliases):
-            if _writes(effects, call, number, aliases[number]):
+            if writes_aliased(effects, call, number, aliases[number]):
                 groups.setdefault(_name(flow.find_definition(call.operands[number])), []).append(number)
         for numbers in groups.values():
             dropped = [number for number in numbers if not _is_used(module, call, aliases[number])]
@@ -59,17 +60,6 @@ def _is_partial(effects: CallEffects, call: HloInstruction, number: int) -> bool
 
 def _name(value: Position) -> tuple[int, ShapeIndex]:
     return value[0].id, value[1]
-
-
-def _writes(effects: CallEffects, call: HloInstruction, number: int, leaf: ShapeIndex) -> bool:
-    """Returns whether the kernel writes the bytes of the operand, through the operand's pointer or that of the output
-    that aliases it. number: the operand's number. leaf: index of that output.
-    """
-    outputs = dict(zip(iterate_leaves(call.shape), effects.outputs, strict=False))
-    accesses = [outputs.get(leaf, Access.NONE)]
-    if number < len(effects.operands):
-        accesses.append(effects.operands[number])
-    return any(one.writes and one is not Access.UNKNOWN for one in accesses)
 
 
 def _is_used(module: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:

@@ -65,11 +65,6 @@ def _was_edited(module: ModuleType) -> bool:
     return len(header) == 16 and not flags and (seconds, size) != (int(status.st_mtime) & 0xFFFFFFFF, status.st_size)
 
 
-def forget_first_states() -> None:
-    """Forgets the states that were recorded so far."""
-    _first.clear()
-
-
 def digest_node(nodes: list[StateNode], number: int) -> str:
     """Returns a sha256 of the content of a node with all its parts."""
     places: dict[int, int] = {}

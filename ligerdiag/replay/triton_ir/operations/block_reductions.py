@@ -18,7 +18,7 @@ from ligerdiag.effects.libtriton import parse_integer
 from ligerdiag.effects.ttir_module import Function, Operation
 from ligerdiag.replay.ops.scope import Array, NotCoveredError
 from ligerdiag.replay.triton_ir.operations.shaping import fill_to
-from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, parse_type, to_array
+from ligerdiag.replay.triton_ir.values import DType, Value, is_float, is_narrow, match_programs, parse_type, to_array
 
 type Combine = Callable[[Sequence[Array]], Sequence[Array]]
 """Runs the region of a reduction or scan on arrays of shape [elements]; the first half of them are the left operands.
@@ -78,7 +78,7 @@ def reduce(op: Operation, function: Function, name: str, values: Sequence[Value]
     combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
-    arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
+    arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
     ufunc = _find_reduction(name, arrays[0].dtype) if len(arrays) == 1 else None
     if ufunc is not None:
@@ -111,7 +111,7 @@ def scan(op: Operation, function: Function, name: str, values: Sequence[Value], 
     combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
-    arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
+    arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
     reverse = re.search(r"reverse = (\w+)", op.text)
     if reverse is None:
@@ -136,7 +136,7 @@ def map_elements(op: Operation, function: Function, values: Sequence[Value], com
     """Returns the results of a `tt.map_elementwise`. combine: runs its region."""
     pack = parse_integer(op.text, "pack") or 1
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
-    arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
+    arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     if pack == 1:
         return _apply(combine, arrays)
     shape = arrays[0].shape
@@ -145,11 +145,6 @@ def map_elements(op: Operation, function: Function, values: Sequence[Value], com
     size = packed[0].size
     found = [np.broadcast_to(result, (size,)) for result in results]
     return [np.stack(found[start : start + pack], -1).reshape(shape) for start in range(0, len(found), pack)]
-
-
-def _match(arrays: Sequence[Array]) -> list[Array]:
-    programs = max(array.shape[0] for array in arrays)
-    return [np.broadcast_to(array, (programs, *array.shape[1:])) for array in arrays]
 
 
 def _apply(combine: Combine, arrays: Sequence[Array]) -> list[Array]:

@@ -17,6 +17,7 @@ from ligerdiag.replay.triton_ir.values import (
     ValueType,
     fill,
     is_float,
+    match_programs,
     parse_type,
     reshape_terms,
     to_array,
@@ -112,16 +113,11 @@ def _get_shape(op: Operation, function: Function, operand: int = 0) -> tuple[int
     return parse_type(function.types[op.operands[operand]]).shape
 
 
-def _match_programs(*arrays: Array) -> list[Array]:
-    programs = max(array.shape[0] for array in arrays)
-    return [np.broadcast_to(array, (programs, *array.shape[1:])) for array in arrays]
-
-
 def _join(op: Operation, function: Function) -> Compute:
     shape = _get_shape(op, function)
 
     def compute(left: Value, right: Value) -> Array:
-        pair = _match_programs(fill_to(to_array(left), shape), fill_to(to_array(right), shape))
+        pair = match_programs([fill_to(to_array(left), shape), fill_to(to_array(right), shape)])
         return np.stack(pair, axis=-1)
 
     return compute
@@ -142,7 +138,7 @@ def _cat(op: Operation, function: Function) -> Compute:
 
     def compute(left: Value, right: Value) -> Array:
         pair = [fill_to(to_array(value), shape) for value, shape in zip((left, right), shapes, strict=True)]
-        return np.concatenate(_match_programs(*pair), axis=1)
+        return np.concatenate(match_programs(pair), axis=1)
 
     return compute
 
@@ -158,7 +154,7 @@ def _gather(op: Operation, function: Function) -> Compute:
     along = axis + 1
 
     def compute(source: Value, indices: Value) -> Array:
-        array, index = _match_programs(fill_to(to_array(source), shape), fill_to(to_array(indices), indexed))
+        array, index = match_programs([fill_to(to_array(source), shape), fill_to(to_array(indices), indexed)])
         inside = (index >= 0) & (index < array.shape[along])
         found = np.take_along_axis(array, np.where(inside, index, 0).astype(np.int64), axis=along)
         return np.where(inside, found, found.dtype.type(0))
@@ -173,7 +169,7 @@ def _histogram(op: Operation, function: Function) -> Compute:
     def compute(source: Value, mask: Value | None = None) -> Array:
         array = fill_to(to_array(source), (size,))
         counted = np.ones((1, size), bool) if mask is None else fill_to(to_array(mask), (size,))
-        array, counted = _match_programs(array, counted)
+        array, counted = match_programs([array, counted])
         counted = counted & (array >= 0) & (array < bins)
         picked: Array = np.where(counted, array, array.dtype.type(0))
         places = picked.astype(np.int64) + bins * np.arange(array.shape[0], dtype=np.int64)[:, np.newaxis]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ligerdiag.api.tuning_recorder import tune_cases
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.compile.compile_service import discover_cases
-from ligerdiag.device.tuning_service import tune_cases
 from ligerdiag.errors import InputError
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import Pool
