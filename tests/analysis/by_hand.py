@@ -48,14 +48,14 @@ EFFECTS: Mapping[str, tuple[Access, ...]] = {
     "fill": (WRITE, READ),
     "opaque": (UNKNOWN, READ),
     "sum": (READ, READ),
+    "turned_off": (BOTH, READ),
     "workspace": (BOTH, READ),
     "__cublas$gemm": (READ, READ),
 }
+ONLY_READ = OperandUse(reads_before_write=ReadsBeforeWrite.YES, coverage=WriteCoverage.NONE)
 USES: Mapping[str, tuple[OperandUse, ...]] = {
-    "workspace": (
-        OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.COMPLETE),
-        OperandUse(reads_before_write=ReadsBeforeWrite.YES, coverage=WriteCoverage.NONE),
-    )
+    "turned_off": (ONLY_READ, ONLY_READ),
+    "workspace": (OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.COMPLETE), ONLY_READ),
 }
 """How a kernel uses its operands, for the targets for which this does not follow from `EFFECTS` alone."""
 
