@@ -16,6 +16,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "copies.py"
         ("copy_overwritten", {"other"}),
         ("copy_kept", {"other"}),
         ("copies_by_other_names", {"placed", "ref"}),
+        ("copies_in_refs", {"assigned", "read"}),
         ("copy_of_a_derived_value", set()),
         ("cast_before_and_after_a_step", {"cast"}),
     ],
