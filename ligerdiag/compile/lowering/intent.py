@@ -418,7 +418,10 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
         return bound
 
     def copy_initial(bind: Any) -> Any:
-        return lambda initial, **params: bind(copy(initial), **params)
+        def bound(initial: Any, **params: Any) -> Any:
+            return bind(copy(initial), **params)
+
+        return bound
 
     def copy_read(bind: Any) -> Any:
         def bound(ref: Any, *indices: Any, **params: Any) -> Any:
