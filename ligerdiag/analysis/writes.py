@@ -144,9 +144,17 @@ def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Col
     return tuple(
         number
         for number, access in enumerate(effects.operands)
-        if (access.writes and number not in aliased)
+        if (access.writes and number not in aliased and not _is_left_alone(effects, number))
         or (number in broken and not _has_own_pointer(call, effects, number))
     )
+
+
+def _is_left_alone(effects: CallEffects, operand: int) -> bool:
+    """Returns whether the kernel's stores to the operand certainly never happen in this launch, because of a flag or a mask
+    that is false for every program of the grid.
+    """
+    is_known = effects.operands[operand] is not Access.UNKNOWN
+    return is_known and effects.operand_uses[operand].coverage is WriteCoverage.NONE
 
 
 def _has_own_pointer(call: HloInstruction, effects: CallEffects, operand: int) -> bool:

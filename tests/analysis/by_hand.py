@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ligerdiag.analysis.context import Context, compute_context
 from ligerdiag.analysis.write_correspondence import TracedKernel
-from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.access import Access, CallEffects, OperandUse, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.module import HloInstruction
 from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto
@@ -48,14 +48,22 @@ EFFECTS: Mapping[str, tuple[Access, ...]] = {
     "fill": (WRITE, READ),
     "opaque": (UNKNOWN, READ),
     "sum": (READ, READ),
+    "turned_off": (BOTH, READ),
+    "workspace": (BOTH, READ),
     "__cublas$gemm": (READ, READ),
 }
+ONLY_READ = OperandUse(reads_before_write=ReadsBeforeWrite.YES, coverage=WriteCoverage.NONE)
+USES: Mapping[str, tuple[OperandUse, ...]] = {
+    "turned_off": (ONLY_READ, ONLY_READ),
+    "workspace": (OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCoverage.COMPLETE), ONLY_READ),
+}
+"""How a kernel uses its operands, for the targets for which this does not follow from `EFFECTS` alone."""
 
 
 def effects_of(call: HloInstruction) -> CallEffects:
     target = call.proto.custom_call_target
-    operands = EFFECTS[target][: len(call.operands)]
-    return CallEffects(kernel=target, operands=operands, outputs=(Access.WRITE,))
+    operands, uses = EFFECTS[target][: len(call.operands)], USES.get(target, ())
+    return CallEffects(kernel=target, operands=operands, outputs=(Access.WRITE,), operand_uses=uses[: len(operands)])
 
 
 def judge(program: Program, schedule: Program, *outputs: str) -> Context:

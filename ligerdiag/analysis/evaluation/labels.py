@@ -13,9 +13,11 @@ mark spreads to every value downstream, as a label does.
 
 A custom call passes labels on by the same rules in the program and in the schedule (`transfer_call`):
 
-- The call's results depend on every operand that it may read.
+- The call's results depend on every operand that it may read, except a hidden-written one in which the kernel reads
+  nothing that it has not written there before, such as a workspace: what an earlier call left in it has no effect.
 - A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
-  the operand is FRESH and has no other label, because no other dependence is certain.
+  the operand is FRESH and has no other label, because no other dependence is certain. If the kernel writes all of it and
+  reads nothing there first, the operand loses all earlier labels and marks.
 - A kernel is expected to read its operand before overwriting it, so this read does not pass ORIG(W, 0) on: that label
   ends at the call. ORIG(W, c) of an earlier iteration is passed on, because in that iteration the operand held another
   value. A mark that says that a value is wrong about this write (`WrongAbout`) ends at the call in the same way,
@@ -36,7 +38,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
-from ligerdiag.effects.access import Access, CallEffects
+from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
 from ligerdiag.hlo.dataflow import search, unite
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
@@ -295,10 +297,10 @@ def transfer_call(
     each operand before the call. writes: the call's own hidden writes. direct: whether labels describe only the bytes
     of a value itself, and not the values from which these were computed.
     """
-    read = 0
+    read, scratch = 0, _find_scratch(effects, writes)
     for number, labels in enumerate(operands):
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
-        if access not in (Access.NONE, Access.WRITE):
+        if access not in (Access.NONE, Access.WRITE) and number not in scratch:
             read |= labels
     replaced = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
     read &= ~unite(replaced.values())
@@ -306,11 +308,20 @@ def transfer_call(
     before = unite(space.wrong_before(write.index) for write in writes)
     if direct:
         read &= -space.above
-    written = tuple(
-        (write.operand, replaced[write.index] | before, (0 if write.unknown else read) | space.fresh(write.index))
-        for write in writes
-    )
-    return CallTransfer(results, written)
+    written: list[tuple[int, Labels, Labels]] = []
+    for write in writes:
+        is_whole = scratch.get(write.operand) is WriteCoverage.COMPLETE
+        dropped = -1 if is_whole else replaced[write.index] | before
+        written.append((write.operand, dropped, (0 if write.unknown else read) | space.fresh(write.index)))
+    return CallTransfer(results, tuple(written))
+
+
+def _find_scratch(effects: CallEffects, writes: tuple[HiddenWrite, ...]) -> dict[int, WriteCoverage]:
+    """Returns the hidden-written operands whose old contents the kernel surely does not read, with how much of each it
+    writes.
+    """
+    uses = {one.operand: effects.operand_uses[one.operand] for one in writes if not one.unknown and one.output is None}
+    return {number: use.coverage for number, use in uses.items() if use.reads_before_write is ReadsBeforeWrite.NO}
 
 
 _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"bitcast-convert"})

@@ -428,7 +428,8 @@ class ScheduleEvaluation:
             unrelated = (0,) * len(operands)
         operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
-        transfer = transfer_call(self.effects_of(call), operands, own, self.space, direct=self.direct)
+        effects = self.effects_of(call)
+        transfer = transfer_call(effects, operands, own, self.space, direct=self.direct)
         placed: dict[int, list[ActualWrite]] = {}
         for actual in self._by_call.get(call.id, ()):
             if actual.call is call:
@@ -442,8 +443,10 @@ class ScheduleEvaluation:
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
                 )
-        aliased = [number for number in call.operand_output_aliases if number < len(operands)]
-        return transfer.results | unite(operands[number] & self._lucky for number in aliased)
+        lucky = [number for number in call.operand_output_aliases if number < len(operands)]
+        # two calls that nothing orders may also run at once: a workspace that both use is then no longer their own
+        lucky += [write.operand for write in own if effects.operands[write.operand].reads]
+        return transfer.results | unite(operands[number] & self._lucky for number in lucky)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
         """Returns the outputs of a custom call whose declared alias is broken: the schedule keeps output and operand in

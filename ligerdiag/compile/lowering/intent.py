@@ -19,7 +19,8 @@ the point of the program that says which version the author means:
   and each rule means that version.
 - Values that `jax.checkpoint` saves by a policy: the version that their operation made.
 - Slices of a scan that its body returns: the version that the body leaves (`intent_jax.stack_slices`).
-- `jnp.copy` and `jnp.array`: the copy is another value, although JAX lowers it to the array itself.
+- `jnp.copy`, `jnp.array` and `jax.device_put(x, may_alias=False)`: the copy is another value, although JAX lowers it to the
+  array itself. The same holds for a Ref: an array that it is made from or assigned, or that is read from it.
 
 The residuals of a custom_vjp get no snapshot. They are references that the author keeps: `bwd` reads the bytes at the
 time when it runs.
@@ -390,26 +391,77 @@ def _noted_kernels(primitives: Sequence[Any], marks: IntentTrace) -> Generator[N
 
 @contextmanager
 def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
-    """Replaces the copies that the author requests, such as `jnp.copy`, by snapshots inside the context."""
-    primitive: Any = getattr(importlib.import_module("jax._src.lax.lax"), "copy_p", None)
-    if primitive is None:
-        yield
-        return
+    """Replaces the copies that the author requests by snapshots inside the context: those of `jnp.copy`, of
+    `jax.device_put(x, may_alias=False)`, and of a whole Ref, which has storage of its own, when it is made, read or
+    assigned.
+    """
 
-    def replace(bind: Any) -> Any:
+    def copy(operand: Any) -> Any:
+        form = read_form(operand) if isinstance(operand, _core().Tracer) else None
+        return SNAPSHOT.bind(operand) if form is not None and marks.copies(form) else operand
+
+    def replace_copy(bind: Any) -> Any:
         def bound(operand: Any, **params: Any) -> Any:
-            form = read_form(operand) if isinstance(operand, _core().Tracer) else None
-            if form is None or not marks.copies(form):
-                return bind(operand, **params)
-            return SNAPSHOT.bind(operand)
+            copied = copy(operand)
+            return bind(operand, **params) if copied is operand else copied
 
         return bound
 
-    primitive.bind = replace(primitive.bind)
+    def copy_placed(bind: Any) -> Any:
+        def bound(*operands: Any, **params: Any) -> Any:
+            ways = params.get("copy_semantics", ())
+            if len(ways) == len(operands):
+                pairs = zip(operands, ways, strict=True)
+                operands = tuple(copy(one) if getattr(way, "name", "") == "ALWAYS_COPY" else one for one, way in pairs)
+            return bind(*operands, **params)
+
+        return bound
+
+    def copy_initial(bind: Any) -> Any:
+        def bound(initial: Any, **params: Any) -> Any:
+            return bind(copy(initial), **params)
+
+        return bound
+
+    def copy_read(bind: Any) -> Any:
+        def bound(ref: Any, *indices: Any, **params: Any) -> Any:
+            value = bind(ref, *indices, **params)
+            return copy(value) if _is_whole(ref, value) else value
+
+        return bound
+
+    def copy_assigned(bind: Any) -> Any:
+        def bound(ref: Any, value: Any, *indices: Any, **params: Any) -> Any:
+            return bind(ref, copy(value) if _is_whole(ref, value) else value, *indices, **params)
+
+        return bound
+
+    replaced: list[Any] = []
+    for module, names, replace in (
+        ("jax._src.lax.lax", ("copy_p",), replace_copy),
+        ("jax._src.dispatch", ("device_put_p",), copy_placed),
+        ("jax._src.core", ("ref_p", "mutable_array_p"), copy_initial),
+        ("jax._src.state.primitives", ("get_p",), copy_read),
+        ("jax._src.state.primitives", ("swap_p",), copy_assigned),
+    ):
+        found = [getattr(importlib.import_module(module), name, None) for name in names]
+        for primitive in found:
+            if primitive is not None:
+                primitive.bind = replace(primitive.bind)
+                replaced.append(primitive)
     try:
         yield
     finally:
-        del primitive.bind
+        for primitive in replaced:
+            del primitive.bind
+
+
+def _is_whole(ref: Any, value: Any) -> bool:
+    """Whether the value is all of an array Ref. A part of it is a slice, which is an operation of its own. False for the
+    Refs of a Pallas kernel, inside of which JAX turns off the checks of array Refs.
+    """
+    checks = getattr(importlib.import_module("jax._src.config"), "mutable_array_checks", None)
+    return bool(getattr(checks, "value", False)) and getattr(ref, "shape", None) == getattr(value, "shape", ())
 
 
 def _core() -> Any:

@@ -49,6 +49,41 @@ def copy_kept(x, w):
     return {"overwritten": h @ w.T, "other": copy @ w.T, "sums": sums}
 
 
+def overwrite_all_but_two(x, w):
+    h = x @ w
+    return {"overwritten": 2 * h @ w.T, "placed": h @ w.T, "ref": h.T @ h, "sums": h.sum(1)}
+
+
+@CASES.add(X, W, reference=overwrite_all_but_two)
+def copies_by_other_names(x, w):
+    h = x @ w
+    placed = jax.device_put(h, may_alias=False)
+    ref = jax.new_ref(h)
+    sums = double(h)
+    return {"overwritten": h @ w.T, "placed": placed @ w.T, "ref": ref[...].T @ ref[...], "sums": sums}
+
+
+def overwrite_beside_refs(x, w):
+    h, g = x @ w, x @ jnp.abs(w)
+    return {"overwritten": 2 * h @ w.T + 2 * g @ w.T, "assigned": h @ w.T, "read": g.T @ g, "sums": h.sum(1) + g.sum(1)}
+
+
+@CASES.add(X, W, reference=overwrite_beside_refs)
+def copies_in_refs(x, w):
+    h = x @ w
+    assigned = jax.new_ref(0 * h)
+    assigned[...] = h
+    read = jax.new_ref(x @ jnp.abs(w))
+    g = read[...]
+    sums = double(h) + double(g)
+    return {
+        "overwritten": h @ w.T + g @ w.T,
+        "assigned": assigned[...] @ w.T,
+        "read": read[...].T @ read[...],
+        "sums": sums,
+    }
+
+
 @CASES.add(X, W, reference=lambda x, w: {"sums": (x @ w).sum(1), "gradient": x.T @ jnp.ones((8, 32))})
 def copy_of_a_derived_value(x, w):
     def loss(w):
