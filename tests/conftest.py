@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 
 from ligerdiag.garbage import collect_rarely
+from ligerdiag.workers.outside_reads import OUTSIDE_READS
 from tests.nightly import is_nightly
 from tests.rotation import current_turn, waits
 from tests.scheduling import count_processes, load_costs, make_scheduler, sort_by_cost
@@ -56,6 +57,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {nodeid: number for number, nodeid in enumerate(sort_by_cost([one.nodeid for one in items], load_costs()))}
     items.sort(key=lambda item: order[item.nodeid])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends the records of a case that a test has loaded in its own process: each later question about a file would take
+    as long as a walk over the stack.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        OUTSIDE_READS.uninstall()
 
 
 def pytest_collection_finish() -> None:

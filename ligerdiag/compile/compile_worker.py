@@ -24,6 +24,7 @@ def prepare() -> Answerer:
     from ligerdiag.compile.lowering.compile_job import compile_case
     from ligerdiag.compile.lowering.lowered_case import configure_locations, import_kernel_libraries
     from ligerdiag.compile.lowering.other_kernels import drop_instantiation
+    from ligerdiag.hlo.custom_calls import read_table
 
     import_kernel_libraries()
     load_library()
@@ -31,6 +32,7 @@ def prepare() -> Answerer:
     install_answers()
     package = Path(__file__).parents[1]
     configure_locations(str(package / "compile"), str(package / "workers"))
+    read_table()
     note_own_modules()
     loader = CaseLoader(once=True)
 

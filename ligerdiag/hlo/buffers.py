@@ -159,8 +159,17 @@ def share_parameters(
             moved |= dict.fromkeys(others, first)
     if not moved:
         return buffers
-    slices = tuple([replace(one, allocation=moved.get(one.allocation, one.allocation)) for one in buffers.slices])
-    return replace(buffers, slices=slices, overlapping=_Overlaps(slices))
+    numbers: dict[Slice, int] = {}
+    renumbered = [
+        numbers.setdefault(replace(one, allocation=moved.get(one.allocation, one.allocation)), len(numbers))
+        for one in buffers.slices
+    ]
+    slices = tuple(numbers)
+    definitions = {
+        key: tuple([(index, renumbered[number]) for index, number in values])
+        for key, values in buffers.definitions.items()
+    }
+    return replace(buffers, slices=slices, definitions=definitions, overlapping=_Overlaps(slices))
 
 
 def list_same_arrays(
@@ -170,6 +179,20 @@ def list_same_arrays(
     own = _list_allocations(buffers, parameter)
     others = [one for one in module.entry.parameters if one is not parameter]
     return tuple([one for one in others if own and _list_allocations(buffers, one) == own])
+
+
+def map_same_arrays(buffers: BufferAssignment, module: HloModule) -> dict[int, HloInstruction]:
+    """Maps the id of each entry parameter that is the same array as an earlier one, according to `share_parameters`, to
+    the earliest of them.
+    """
+    first: dict[tuple[int, ...], HloInstruction] = {}
+    found: dict[int, HloInstruction] = {}
+    for parameter in module.entry.parameters:
+        place = _list_allocations(buffers, parameter)
+        earlier = first.setdefault(place, parameter)
+        if place and earlier is not parameter:
+            found[parameter.id] = earlier
+    return found
 
 
 def _list_allocations(buffers: BufferAssignment, instruction: HloInstruction) -> tuple[int, ...]:

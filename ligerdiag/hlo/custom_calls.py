@@ -98,6 +98,11 @@ class CallTrait(Flag):
     """Result k is operand k in another sharding: the call is at the edge of a shard_map."""
 
 
+def read_table() -> None:
+    """Reads the table of custom-call targets now, and not at the first question: for a process that forks others."""
+    _load_traits()
+
+
 @lru_cache(maxsize=4096)
 def find_traits(target: str) -> CallTrait:
     """Returns the traits of a custom-call target."""

@@ -10,6 +10,7 @@ kernel overwrites. So a kernel that overwrites a value also overwrites
 - an element of a loop's state that the body returns unchanged in the same position: its initial value, the state inside
   and the loop's result are one value;
 - the result of a conditional whose branches all return one and the same value from outside;
+- every entry parameter for which the caller passes the same array, if that is known;
 
 and nothing else. A copy is another value. So is the result of an in-place update (dynamic-update-slice, a declared
 alias, all-reduce-start): XLA gives it the bytes of its operand if nobody reads the operand afterwards, and copies
@@ -18,7 +19,7 @@ it. Such copies belong to one order. In another order XLA would make other copie
 different values.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +38,8 @@ class SharedStorage:
     """
 
     module: Final[HloModule]
+    same_arrays: Mapping[int, HloInstruction] = field(default_factory=dict[int, HloInstruction])
+    """Maps the id of an entry parameter to an earlier one that is the same array (see `buffers.map_same_arrays`)."""
     _flow: Dataflow = field(init=False)
     _carried: dict[Definition, bool] = field(default_factory=dict[Definition, bool])
     _definitions: dict[Definition, frozenset[Definition]] = field(
@@ -70,6 +73,8 @@ class SharedStorage:
             for loop in loops:
                 if self.is_loop_invariant(loop, index):
                     yield loop.operands[0], index
+        elif instruction.id in self.same_arrays:
+            yield self.same_arrays[instruction.id], index
         elif opcode != "all-reduce-start":
             yield from self._flow.list_sources(instruction, index)
 

@@ -9,13 +9,13 @@ the replay.
 """
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
@@ -283,7 +283,7 @@ class _Child:
         file, end = self._answers.fileno(), monotonic() + seconds
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
-            if remaining <= 0 or not select.select([file], [], [], remaining)[0]:
+            if remaining <= 0 or not wait([file], remaining):
                 raise ChildEnded(f"did not answer within {seconds:.0f} s of wall-clock time and was ended")
             block = os.read(file, 1 << 16)
             if not block:

@@ -74,11 +74,16 @@ class OutsideReads:
         self._own: set[str] = set()
         """Paths and names of variables that this process has written; reading them afterwards depends on nothing outside."""
         self._made: set[str] = set()
-        """Folders that this process has made, such as a temporary one; nor does reading anything in them."""
+        """Folders that this process has made, such as a temporary one, each also by its path without links; nor does reading
+        anything in them.
+        """
         self._notes: list[str] = []
         self._given = GivenProcess()
         self._is_worker = False
-        self._is_installed = False
+        self._is_installed = self._has_hook = False
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        """Each replaced function: the module or class that has it, its name there, the original, and what replaced it."""
+        self._finder: _ImportWatch | None = None
         self._thread = threading.local()
 
     def install(self) -> None:
@@ -88,20 +93,45 @@ class OutsideReads:
         self._is_installed = True
         self._given, self._is_worker = read_given(), GIVEN_VARIABLE in os.environ
         mapping: Any = type(os.environ)
-        mapping.__iter__ = self._watch_names(mapping.__iter__)
-        mapping.__len__ = _count
-        mapping.__getitem__ = self._watch_read(mapping.__getitem__)
-        mapping.__setitem__ = self._watch_write(mapping.__setitem__)
-        mapping.__delitem__ = self._watch_write(self._watch_delete(mapping.__delitem__))
+        self._replace(mapping, "__iter__", self._watch_names)
+        self._replace(mapping, "__len__", lambda _: _count)
+        self._replace(mapping, "__getitem__", self._watch_read)
+        self._replace(mapping, "__setitem__", self._watch_write)
+        self._replace(mapping, "__delitem__", lambda delete: self._watch_write(self._watch_delete(delete)))
         for name in ("stat", "lstat"):
-            _replace(os, name, self._watch_stat)
-        _replace(os, "access", self._watch_access)
-        _replace(os, "readlink", self._watch_link)
-        _replace(os, "open", self._watch_open)
-        _replace(os, "fstat", self._watch_fstat)
-        _replace(posixpath, "realpath", self._watch_realpath)
-        sys.meta_path.insert(0, _ImportWatch(self))
-        sys.addaudithook(self._note_event)
+            self._replace(os, name, self._watch_stat)
+        self._replace(os, "access", self._watch_access)
+        self._replace(os, "readlink", self._watch_link)
+        self._replace(os, "open", self._watch_open)
+        self._replace(os, "fstat", self._watch_fstat)
+        self._replace(posixpath, "realpath", self._watch_realpath)
+        self._finder = _ImportWatch(self)
+        sys.meta_path.insert(0, self._finder)
+        if not self._has_hook:
+            self._has_hook = True
+            sys.addaudithook(self._note_event)
+
+    def uninstall(self) -> None:
+        """Ends what `install` began, for a process that is no worker, such as one that runs tests; does nothing if nothing
+        is recorded. Python keeps the audit hook, which then does nothing.
+        """
+        while self._replaced:
+            owner, name, original, watched = self._replaced.pop()
+            if getattr(owner, name) is watched:
+                setattr(owner, name, original)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        self._is_installed = False
+        self.forget()
+
+    def _replace(self, owner: Any, name: str, watch: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        watched = watch(original)
+        setattr(owner, name, watched)
+        self._replaced.append((owner, name, original, watched))
+        for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            if original in supported:  # shutil asks whether `os.stat` is one of them
+                supported.add(watched)
 
     def forget(self) -> None:
         """Forgets the reads so far."""
@@ -138,6 +168,8 @@ class OutsideReads:
             self._digests.setdefault(dependency, compute_digest(dependency))
 
     def _note_event(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._is_installed:
+            return
         if event == "open":
             path, mode, flags = arguments
             if isinstance(path, int) and is_of_spawn(find_caller()):
@@ -166,9 +198,9 @@ class OutsideReads:
             return
         if is_folder:
             if not os.path.lexists(file):
-                self._made.add(file)
+                self._add_made(file)
         elif source in self._made:
-            self._made.add(file)
+            self._add_made(file)
         elif source in self._own or self._is_in_made(source):
             self._own.add(file)
         else:
@@ -222,12 +254,17 @@ class OutsideReads:
         elif is_project_file(file):
             self._digests[dependency] = compute_digest(dependency)
 
+    def _add_made(self, folder: str) -> None:
+        parent, name = os.path.split(folder)
+        self._made |= {folder, os.path.join(_resolve(parent), name)}
+
     def _is_in_made(self, file: str) -> bool:
-        return any(
-            file.startswith(f"{place}/") or file == place
-            for folder in self._made
-            for place in (folder, _resolve(folder))
-        )
+        if not self._made:
+            return False
+        last = ""
+        while file not in self._made and file != last:
+            last, file = file, os.path.dirname(file)
+        return file in self._made
 
     def _watch_stat(self, stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         @wraps(stat)
@@ -416,15 +453,6 @@ OUTSIDE_READS = OutsideReads()
 
 def _count(mapping: Iterable[Any]) -> int:
     return sum(1 for _ in mapping)  # `list` would ask for the length
-
-
-def _replace(module: ModuleType, name: str, watch: Callable[[Any], Any]) -> None:
-    original = getattr(module, name)
-    watched = watch(original)
-    setattr(module, name, watched)
-    for supported in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-        if original in supported:  # shutil asks whether `os.stat` is one of them
-            supported.add(watched)
 
 
 def _choose_kind(caller: FrameType | None) -> DependencyKind | None:

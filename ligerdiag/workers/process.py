@@ -13,11 +13,11 @@ workers.
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 from contextlib import suppress
+from multiprocessing.connection import wait
 from time import monotonic
 from typing import Protocol
 
@@ -101,7 +101,7 @@ class WorkerProcess:
         """Returns whether the worker can take a request. It can if its process runs and has sent nothing since its last
         answer.
         """
-        silent = not self._buffer and not select.select([self.channel], [], [], 0)[0]
+        silent = not self._buffer and not wait([self.channel], 0)
         return silent and self._process.poll() is None
 
     def wait_until_ready(self) -> tuple[int, bool]:
@@ -152,7 +152,7 @@ class WorkerProcess:
         end = monotonic() + timeout
         while b"\n" not in self._buffer:
             remaining = end - monotonic()
-            if remaining <= 0 or not select.select([self.channel], [], [], remaining)[0]:
+            if remaining <= 0 or not wait([self.channel], remaining):
                 raise WorkerTimeout(f"did not answer within {timeout:g} s and was ended")
             try:
                 block = self.channel.recv(1 << 16)

@@ -1,12 +1,12 @@
 """Whose code asks: the user's, a library's, or JAX's and Triton's, from the frames of the interpreter's stack."""
 
 import inspect
+import os
 import sysconfig
 import tempfile
 import threading
 from collections.abc import Generator
 from functools import cache
-from pathlib import Path
 from types import FrameType
 
 from ligerdiag.errors import is_project_file
@@ -144,7 +144,12 @@ def _is_of_python(file: str) -> bool:
     """Returns whether the code is of Python's library, or made up by it, such as the methods of a dataclass."""
     if file.startswith("<"):
         return True
-    path = Path(file)
-    if {"site-packages", "dist-packages"} & set(path.parts):
+    if not file.startswith(_list_python_folders()):
         return False
-    return any(path.is_relative_to(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
+    return not {"site-packages", "dist-packages"} & set(file.split(os.sep))
+
+
+@cache
+def _list_python_folders() -> tuple[str, ...]:
+    """Returns the folders of Python's library, each with a separator at its end."""
+    return tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))

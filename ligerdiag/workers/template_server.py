@@ -41,10 +41,12 @@ from ligerdiag.workers.templates import VARIABLE, TemplateKind, send_request, st
 _START_SECONDS, _END_SECONDS = 60.0, 5.0
 _ALSO = {
     "ligerdiag.compile.compile_worker": (
+        "ligerdiag.replay.replay_worker",
         "ligerdiag.replay.runs.case_run",
         "ligerdiag.replay.runs.case_inputs",
         "ligerdiag.replay.runs.meanings",
         "ligerdiag.compile.cases.known_fields:build_first_topology",
+        "ligerdiag.compile.cases.loader:note_own_modules",
     )
 }
 """Maps the module of a template to the work that each of its forks would otherwise do itself, after the imports of that

@@ -9,13 +9,13 @@ for many runs (see `template_server`).
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -280,7 +280,7 @@ class ForkedProcess:
         """Waits for the exit code up to `timeout` seconds and returns it; None if the worker still runs. If the
         template itself died, returns the code of a SIGKILL, because a template's workers are killed with it.
         """
-        if not select.select([self._status], [], [], timeout)[0]:
+        if not wait([self._status], timeout):
             return None
         text = os.read(self._status, 64)
         with suppress(ValueError):

@@ -437,6 +437,46 @@ def test_what_tools_and_imports_of_libraries_start_does_not_count(
     assert not OUTSIDE_READS.get_notes()
 
 
+def test_records_can_end(here: Path) -> None:
+    def list_watched() -> list[object]:
+        mapping = type(os.environ)
+        names = ("__iter__", "__len__", "__getitem__", "__setitem__", "__delitem__")
+        functions = (os.stat, os.lstat, os.access, os.readlink, os.open, os.fstat, os.path.realpath)
+        return [*functions, *(getattr(mapping, name) for name in names), tuple(sys.meta_path)]
+
+    installed = list_watched()
+    OUTSIDE_READS.uninstall()
+    bare = list_watched()
+    assert not [one for one, other in zip(bare, installed, strict=True) if one is other]
+    (here / "data.py").read_text()
+    assert os.environ.get("READS_NOTHING") is None
+    assert not OUTSIDE_READS.get_digests()
+    OUTSIDE_READS.install()
+    (here / "data.py").read_text()
+    assert _list_changed() == []
+    assert [one for one in OUTSIDE_READS.get_digests() if one.endswith("data.py")]
+    os.access = theirs = lambda *_: True  # what somebody else has put there stays
+    try:
+        OUTSIDE_READS.uninstall()
+        assert os.access is theirs
+    finally:
+        os.access = bare[2]  # type: ignore[assignment]
+
+
+def test_what_is_in_a_made_folder_is_no_read_through_a_link_either(here: Path) -> None:
+    (here / "other").mkdir()
+    OUTSIDE_READS.uninstall()
+    os.symlink(here / "other", here / "linked")
+    OUTSIDE_READS.install()
+    (here / "linked" / "made").mkdir()
+    (here / "linked" / "made" / "inner.txt").write_text("a")
+    (here / "other" / "made" / "later.txt").write_text("b")
+    OUTSIDE_READS._own.clear()  # type: ignore[attr-defined]
+    assert (here / "other" / "made" / "inner.txt").read_text() == "a"
+    assert (here / "linked" / "made" / "later.txt").read_text() == "b"
+    assert not [one for one in OUTSIDE_READS.get_digests() if "made" in one]
+
+
 def test_a_new_interpreter_of_multiprocessing_is_seen(here: Path) -> None:
     code = "class parent:\n    pass\ndef launch():\n    import os\n    open(os.open(os.devnull, os.O_WRONLY), 'w').close()\n"
     file = f"{sysconfig.get_path('stdlib')}/multiprocessing/popen_spawn_posix.py"

@@ -1,5 +1,7 @@
-"""A worker that neither reads nor answers is reported."""
+"""A worker that neither reads nor answers is reported; one that answers is heard in a process with many open files."""
 
+import os
+import resource
 import socket
 import subprocess
 import sys
@@ -22,3 +24,25 @@ def test_a_worker_that_does_not_read_times_out(line: str) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_worker_answers_a_process_that_has_more_than_1024_open_files() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < 2048:
+        pytest.skip("this system allows fewer than 2048 open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    ours, theirs = socket.socketpair()
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    while opened[-1] < 1024:
+        opened.append(os.dup(opened[0]))
+    process = subprocess.Popen(["cat"], stdin=theirs, stdout=theirs, start_new_session=True)
+    try:
+        with ours, theirs, socket.socket(fileno=os.dup(ours.fileno())) as channel:
+            assert channel.fileno() > 1024
+            assert WorkerProcess(process, channel).ask("hello\n", timeout=60) == "hello"
+    finally:
+        for one in opened:
+            os.close(one)
+        process.kill()
+        process.wait()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

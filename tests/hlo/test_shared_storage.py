@@ -30,6 +30,17 @@ def test_names_share_a_value_and_copies_and_updates_do_not() -> None:
     assert [one == own for one in locate(builder, *positions)] == [True, True, False, False, False]
 
 
+def test_parameters_that_are_one_array_share_it() -> None:
+    builder = Builder()
+    entry = builder.computation("entry")
+    x, y, z = [builder.add(entry, "parameter", parameter_number=number) for number in range(3)]
+    named = builder.add(entry, "bitcast", [y])
+    module, _ = parse_hlo(builder.bytes())
+    storage = SharedStorage(module, {y.id: find(module, x)})
+    assert storage.find(find(module, named)) == storage.find(find(module, x)) == frozenset({(x.id, ())})
+    assert storage.find(find(module, z)) == frozenset({(z.id, ())})
+
+
 def write_loop(*, swapped: bool) -> tuple[Builder, dict[str, HloInstructionProto]]:
     """Builds a loop that returns its first element, or the second one if `swapped`, and a new second element."""
     builder = Builder()

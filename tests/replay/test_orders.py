@@ -23,6 +23,7 @@ DAILY = (
     "forced[a_square_on_both_sides_named_after_the_later]",
     "forced[another_branch]",
     "forced[body_whose_reader_needs_the_kernel]",
+    "luck[array_passed_twice]",
 )
 
 
@@ -59,7 +60,7 @@ def test_twins_and_forced_orders_are_stable(shared_cache: Path) -> None:
 def test_the_report_lists_the_orders_tried_and_the_outputs_changed(shared_cache: Path) -> None:
     report = check(shared_cache, *DAILY)
     text = "\n".join(map(compute_text, render_replays(report, width=None, verbose=False)))
-    assert "legal orders beside the schedules' own: 3 of 16 outputs changed" in text
+    assert "legal orders beside the schedules' own: 4 of 18 outputs changed" in text
     assert "`other`, latent: relative difference 0.5 with the order" in text
     assert '"orders":' in render_json(report)
 

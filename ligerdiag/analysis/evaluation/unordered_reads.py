@@ -30,6 +30,7 @@ from ligerdiag.analysis.evaluation.order import Order
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite
 from ligerdiag.effects.access import Access
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import map_same_arrays
 from ligerdiag.hlo.dataflow import Definition, look_through
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
 from ligerdiag.hlo.opcodes import Trait, having
@@ -80,7 +81,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self._left = _MOST_STEPS * self.module.instruction_count
-        self._storage = SharedStorage(self.module)
+        self._storage = SharedStorage(self.module, map_same_arrays(self.places.buffers, self.module))
         for write in self.writes:
             for number in write.slices:
                 self._by_slice.setdefault(number, []).append(write)

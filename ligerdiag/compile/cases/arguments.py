@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -224,7 +224,7 @@ def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
             return _as_array(np.frombuffer(data, dtype).reshape(arg.shape))
         case Draw() as draw:
             seed = _compute_seed(draw, number, alike)
-            return _as_array(draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
+            return _put(draw_values(draw, np.random.Generator(np.random.PCG64(seed)), arg.shape, dtype))
         case function:
             return _call(function, jax.random.key(number * NEXT_DRAW + alike), arg.shape, dtype)
 
@@ -297,8 +297,17 @@ def read_numbers(array: Any) -> Any:
 
 
 def _as_array(values: Any) -> jax.Array:
+    """Returns the values as an array of JAX. An array of NumPy is copied: a function may donate its argument, and then JAX
+    overwrites the memory, which others may still use.
+    """
     library: Any = jnp
-    return library.asarray(values)
+    return _put(np.array(cast("Any", values))) if isinstance(values, np.ndarray) else library.asarray(values)
+
+
+def _put(values: Any) -> jax.Array:
+    """Returns an array of NumPy, which nobody else uses, as one of JAX; `asarray` would compile a program for each shape."""
+    library: Any = jax
+    return library.device_put(values)
 
 
 def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Array:

@@ -32,6 +32,7 @@ import numpy as np
 
 from ligerdiag.effects.call import carries_kernel
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.buffers import map_same_arrays
 from ligerdiag.hlo.dataflow import find_start, look_through
 from ligerdiag.hlo.legal_orders import LegalOrder, draw_orders
 from ligerdiag.hlo.module import HloComputation, HloInstruction, HloModule
@@ -175,7 +176,7 @@ class OrderRunner(ScheduleRunner):
 
     def __post_init__(self) -> None:
         self._storages = []
-        self._shared = SharedStorage(self.module)
+        self._shared = SharedStorage(self.module, map_same_arrays(self.buffers, self.module))
         self._lasting = frozenset(
             one.id for home in self.module.computations.values() for one in home.sequence if one.opcode == "constant"
         )
@@ -212,6 +213,10 @@ class OrderRunner(ScheduleRunner):
         if not computation.sequence:
             raise ArtifactError(f"the schedule has no instruction sequence for computation `{computation.name}`")
         self._entered.add(computation.id)
+        if computation is self.module.entry:
+            for parameter in computation.parameters:
+                if parameter.id in self._shared.same_arrays:
+                    self._name(parameter, active)
         sequence = self.order.sequences.get(computation.id, computation.sequence)
         if computation.id not in self._dying:
             self._dying[computation.id] = self._find_dying(computation, sequence)

@@ -344,4 +344,19 @@ def a_part_of_its_own(x, w):
     return {"sums": sums, "other": x[2:6] * 1.5 @ w.T}
 
 
+ROWS = jnp.arange(256, dtype=jnp.float32).reshape(8, 32) / 64
+
+
+@add(ROWS, ROWS, expected=LUCK)
+def array_passed_twice(x, y):
+    sums = double(y)
+    return {"sums": sums, "other": jnp.sum(x, axis=1)}
+
+
+@add(ROWS, ROWS + 1, expected=FORCED)
+def two_arrays(x, y):
+    sums = double(y)
+    return {"sums": sums, "other": jnp.sum(x, axis=1)}
+
+
 CASES = tuple(CASES)

@@ -69,7 +69,7 @@ def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[State
     roots: the function and the values that it gets. by_value: names of modules that a worker cannot import.
     """
     modules = list_state_modules(by_value)
-    owners = _list_library_globals(modules, by_value)
+    owners = _LibraryGlobals(modules, by_value)
     reach = NameReach(modules, roots, owners)
     encoder = _Encoder(by_value, owners)
     record = StateRecord(
@@ -135,10 +135,43 @@ def _is_state_of_class(name: str, value: object) -> bool:
     return not is_descriptor and not (name.startswith("__") and name.endswith("__"))
 
 
+class _LibraryGlobals:
+    """The globals of imported modules that are not the user's, by the ids of the objects."""
+
+    def __init__(self, own: Mapping[str, ModuleType], by_value: frozenset[str]) -> None:
+        """own: the user's modules by name. by_value: names of modules that a worker cannot import."""
+        self._owners: dict[int, str] = {}
+        """Maps the id of each object to the name of the first module that has it."""
+        names = [name for name in list(sys.modules) if name not in own and name not in by_value and name != "__main__"]
+        names.sort(key=lambda one: (one not in _OWNERS, one.count("."), one.startswith("_"), one), reverse=True)
+        for name in names:
+            module = sys.modules.get(name)
+            file = getattr(module, "__file__", None)
+            if (
+                not _is_a(module, ModuleType)
+                or name.startswith(("ligerdiag", "_pytest"))
+                or (file and is_project_file(file))
+            ):
+                continue
+            # in one step for each module: in a session of tests there are hundreds of thousands of globals
+            self._owners.update(dict.fromkeys(map(id, list(vars(module).values())), name))
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._owners
+
+    def find(self, value: object) -> Reference | None:
+        """Returns the reference of the object; None if no library has it as a global."""
+        owner = self._owners.get(id(value))
+        if owner is None:
+            return None
+        names = [name for name, one in list(vars(sys.modules[owner]).items()) if one is value]
+        return (owner, names[0], ()) if names else None
+
+
 class _Encoder:
     """Makes the nodes of a record; an object that occurs twice has one node."""
 
-    def __init__(self, by_value: frozenset[str], owners: Mapping[int, Reference]) -> None:
+    def __init__(self, by_value: frozenset[str], owners: _LibraryGlobals) -> None:
         self.nodes: list[StateNode] = []
         self.classes: list[type[Any]] = []
         self._by_value = by_value
@@ -211,7 +244,7 @@ class _Encoder:
         kind = cast("type[Any]", type(value))
         if isinstance(value, tuple | frozenset | type) or self._is_users(kind) or read_array(value) is not None:
             return None
-        return self._owners.get(id(value))
+        return self._owners.find(value)
 
     def _fill_class(self, node: StateNode, kind: type[Any]) -> None:
         reference = self._refer(kind)
@@ -289,24 +322,6 @@ class _Encoder:
         if stream.tell() > MAXIMUM_BYTES:
             raise ValueError("it is too large")
         return stream.getvalue()
-
-
-def _list_library_globals(own: Mapping[str, ModuleType], by_value: frozenset[str]) -> dict[int, Reference]:
-    """Returns the reference of each global of an imported module that is not the user's, by the object's id."""
-    found: dict[int, Reference] = {}
-    libraries = [name for name in list(sys.modules) if name not in own and name not in by_value and name != "__main__"]
-    for name in sorted(libraries, key=lambda one: (one not in _OWNERS, one.count("."), one.startswith("_"), one)):
-        module = sys.modules.get(name)
-        file = getattr(module, "__file__", None)
-        if (
-            not _is_a(module, ModuleType)
-            or name.startswith(("ligerdiag", "_pytest"))
-            or (file and is_project_file(file))
-        ):
-            continue
-        for one, value in list(vars(module).items()):
-            found.setdefault(id(value), (name, one, ()))
-    return found
 
 
 def _is_a(value: object, *kinds: type[Any]) -> bool:
