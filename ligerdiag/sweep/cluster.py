@@ -13,7 +13,6 @@ names a toolchain, its tasks go to the workers that do; otherwise each worker ma
 """
 
 import logging
-import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from typing import Any, Protocol
 
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.workers.pool import count_cores
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
@@ -96,7 +96,7 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
             return
         with (
             _open_scratch() as folder,
-            _start_workers(distributed, workers or len(os.sched_getaffinity(0)), folder) as cluster,
+            _start_workers(distributed, workers or count_cores(), folder) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
             yield client
