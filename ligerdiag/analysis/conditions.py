@@ -42,7 +42,7 @@ type Argument = tuple[int, ShapeIndex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop around a kernel call, because of which the call runs only sometimes."""
+    """A conditional or loop around a kernel call. The call runs only if the condition holds."""
 
     instruction: HloInstruction
     branches: frozenset[int]

@@ -39,8 +39,8 @@ type _Mask = int
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Says from which of a fusion's parameters each value in the fusion is computed. Such a set of parameters is called a
-    *combination*, and each distinct combination has a number.
+    """Says from which of a fusion's parameters each value in the fusion is computed. A set of parameters is called a
+    *combination*; each distinct combination has a number.
     """
 
     combinations: tuple[tuple[int, ...], ...]
@@ -138,13 +138,14 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """Interface of the schedule's evaluation: the methods that `FusionEvaluator` calls while it evaluates a fusion."""
+    """The methods that `FusionEvaluator` calls while it evaluates a fusion. The schedule's evaluation has them."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction's result: `labels`, which come from the instruction's operands,
-        together with the labels that start at the instruction itself. Records the set if the instruction has a tag.
+        """Returns the dependence set of a fused instruction's result, and records it if the instruction has a tag.
+
+        The set is `labels`, the union of the operands' sets, with the labels that start at the instruction itself.
         scheduled: the fusion. reads: the arrays that the fusion reads.
         """
         ...
@@ -162,9 +163,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes. The kernel
-        writes the operand's bytes, so such an output misses the write. Maps the index of each to ORIG labels, which say that
-        it depends on the contents from before the write.
+        """Finds the outputs of a custom call that miss the kernel's write. They are declared to alias an operand, but have
+        bytes of their own; the kernel writes the operand's bytes. Maps the index of each output to ORIG labels, which say
+        that it depends on the contents from before the write.
         """
         ...
 

@@ -76,9 +76,8 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. All of
-    these values are wrong about the same hidden write; for example, they miss it. The mark ends where that write overwrites
-    a value.
+    """Values that are wrong about one hidden write; for example, they miss it. It is the key of a mark, an extra bit in the
+    dependence set of every value computed from the wrong ones. The mark ends where the write overwrites a value.
     """
 
     write: int
@@ -161,8 +160,8 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has FRESH(W, c) in some iteration
-        class c.
+        """Returns the hidden writes on whose results a value depends: all W with FRESH(W, c) in `labels` for any iteration
+        class c. They are returned as bits (see `bits_of`).
         """
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
@@ -170,14 +169,14 @@ class LabelSpace:
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has ORIG(W, c) in some iteration
-        class c.
+        """Returns the hidden writes on whose old contents a value depends: all W with ORIG(W, c) in `labels` for any
+        iteration class c. They are returned as bits (see `bits_of`).
         """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns a set of hidden writes as bits, with the bit of the label FRESH(W, 0) for each of these hidden writes
-        W. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
+        """Returns a set of hidden writes as bits: the bit of the label FRESH(W, 0) for each hidden write W of the set.
+        Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
         """
         return unite(1 << (2 * self.classes * write) for write in writes)
 
@@ -190,12 +189,12 @@ class LabelSpace:
             bits ^= lowest
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
-        """Returns the dependence set of a value where alternative paths through the program join, as after a conditional. It
-        is the union of the paths' sets, without some labels of the hidden writes on these paths.
+        """Returns the dependence set of a value where alternative paths join, such as the branches of a conditional. It is
+        the union of the value's sets on all paths, without some ORIG labels.
 
-        FRESH(W, c) in a set says that the value depends on what the write W wrote (c is an iteration class), ORIG(W, 0)
-        that it depends on the contents from before W. On a path that does not lead through W's kernel, the program means
-        these contents. So if one path has FRESH(W, c) and another has not, ORIG(W, 0) of the other path is left out.
+        A path that does not call the kernel of a hidden write W means the contents from before W, so these are right. If
+        one path has FRESH(W, c) for any iteration class c, ORIG(W, 0) is left out of the sets of all paths that have no
+        such label.
 
         ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these paths; the
         labels of all other writes are kept.
@@ -236,14 +235,14 @@ class LabelSpace:
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns the bits of some marks in `wrong_about(write)`: the marks on operations of the program, without those on
+        """Returns those bits of `wrong_about(write)` whose marks are on operations of the program. Leaves out the marks on
         instructions of the optimized module.
         """
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys of the marks in the set, each once. If `advance` has replaced a mark by another one, the new mark
-        counts under the old mark's key.
+        """Returns the keys of the marks in a dependence set, each once. A mark that `advance` has put in place of an older
+        one has the key of the older one.
         """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
@@ -255,12 +254,12 @@ class LabelSpace:
         return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
-        """Returns the dependence set after one more iteration of a loop. level: nesting level of the loop (1 =
+        """Returns a value's dependence set after one more iteration of a loop. level: nesting level of the loop (1 =
         outermost). writes_inside: indices of the hidden writes in the loop.
 
-        The labels of these writes change their iteration class: class 0 becomes `level`, and class c >= 1 becomes
-        min(c, level), since the outermost loop that advanced counts. A value that was wrong about a write stays wrong:
-        the write of the next iteration overwrites another value.
+        The labels of these writes change their iteration class. Class 0 becomes `level`; class c >= 1 becomes min(c, level),
+        because the outermost loop that advanced counts. A value that was wrong about a write stays wrong: the write of the
+        next iteration does not overwrite it.
         """
         if not labels:
             return labels
