@@ -326,8 +326,8 @@ def decides(instruction: HloInstruction) -> bool:
     """Returns whether the operation turns numbers into a decision. The result then mostly stays the same if the operands
     change slightly.
 
-    Examples are comparisons and other step functions, conversions to integers, and operations that limit a single number, as
-    in clipping by a norm.
+    Examples are comparisons, step functions and conversions to integers. A limit of a single number, such as
+    `minimum(norm, 1.0)`, is a decision too.
     """
     if instruction.opcode in _BOUNDS:
         return count_elements(instruction.shape) == 1
@@ -356,8 +356,8 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions that one evaluation of the schedule can skip because none of their values has a label. If the
-    operands of such an *inert* instruction have empty dependence sets, its result has an empty set, too.
+    """Finds the instructions that one evaluation of the schedule can skip. No label starts at such an instruction or inside
+    it. So if the dependence sets of its operands are empty, the set of its result is empty too (it is *inert*).
     """
 
     module: HloModule

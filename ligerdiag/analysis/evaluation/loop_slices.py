@@ -51,8 +51,8 @@ def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bo
 
 
 def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
-    """Returns whether no instruction in the loop around the write's call defines a value in the memory slice `number`.
-    Writes of earlier iterations are then only in parts of that slice that this iteration does not take.
+    """Returns whether the values in memory slice `number` all come from outside of the loop around the write's call. Then
+    writes of earlier iterations have changed only parts of the slice that this iteration does not take.
     """
     body = module.computations[write.frames[-3].instruction.called_computations[0]]
 
@@ -65,11 +65,10 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns the dependence sets of a call's operands without the labels of the call's own writes in earlier iterations.
-    Those writes changed parts of the operand that this iteration does not read.
+    """Returns the dependence sets of a call's operands without labels of the call's writes in earlier iterations. In those
+    iterations, the call changed parts of the operand that this iteration does not read.
 
-    operands: the set of each operand. writes: the call's own hidden writes. actual: the places of these writes in the
-    schedule.
+    operands: the set of each operand. writes: the call's hidden writes. actual: these writes as the schedule performs them.
     """
     found = list(operands)
     by_index = {write.index: write for write in writes}

@@ -19,7 +19,7 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 class Order:
-    """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
+    """Finds out which instructions are forced to run before which, by a search along operands and control edges.
 
     Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between the
     first and the second one. The search from each instruction keeps its state, so that a later search from the same
@@ -32,10 +32,11 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether operands and control edges force `first` to run before `second`, within one iteration of every
-        loop around the two. Also returns True in three cases in which there is nothing to order. One of the two contains the
-        other; they are in two branches of which only one runs; or one is in the body and one in the condition of the same
-        loop. first, second: the call paths of two scheduled instructions.
+        """Returns whether operands and control edges force `first` to run before `second`. Looks at one iteration of every
+        loop around the two. first, second: the call paths of two scheduled instructions.
+
+        Also returns True if there is nothing to order: if one instruction contains the other, if only one of them runs (in
+        two branches of a conditional), or if one is in the body and one in the condition of the same loop.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
@@ -114,8 +115,8 @@ class _Line:
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """Returns the computation's instructions in the order of the schedule; if the schedule violates their edges or
-        lacks some of them, in an order made from operands and control edges.
+        """Returns the computation's instructions in the order of the schedule. If the schedule lacks some of them or
+        contradicts their edges, the order is made from operands and control edges.
         """
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})

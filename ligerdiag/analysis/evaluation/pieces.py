@@ -58,8 +58,8 @@ class Pieces:
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns the pieces of an array of another shape, as after a transpose or a broadcast. They have the same
-        limits and sets, and lie along the dimension `dimension` of that array.
+        """Returns the same pieces for an array whose shape has changed, as by a transpose or a broadcast. shape: the new
+        shape. dimension: the dimension of the new array that consists of these pieces.
         """
         return Pieces(shape, dimension, self.limits, self.labels)
 
@@ -79,9 +79,10 @@ class ArrayRegion:
     """End of the region along the dimension, exclusive."""
 
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
-        """Returns the dependence sets of the array's pieces after this region was overwritten: inside the region, each
-        set loses the labels `dropped` and gains `added`. If the array has pieces along another dimension, these are
-        lost. value: the dependence sets of the array before the overwrite.
+        """Returns the dependence sets of the array's pieces after a kernel has overwritten this region. Inside the region,
+        each set loses the labels `dropped` and gains the labels `added`.
+
+        value: the dependence sets before. If they belong to pieces along a different dimension, these pieces are lost.
         """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
@@ -113,9 +114,10 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain at least one of these bytes; None if all rows do, or if it is unknown which
-    rows do. span: first byte and end, exclusive. A row is the part of the array at one index of its most major dimension
-    above 1.
+    """Returns the rows of an array that contain at least one of these bytes. span: the first byte and the end, exclusive.
+    Returns None for all rows, or if it is unknown which rows.
+
+    A row is the part of the array at one index of the most major dimension with a size above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)
@@ -153,8 +155,8 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns one dependence set for each piece of the instruction's result, or one set for the whole
-    result. Returns None if that set is just the union of the operands' sets.
+    """Returns the pieces of an instruction's result with a dependence set each, or one set for the whole result. Returns
+    None if the result has no pieces, and its set is the union of the operands' sets.
 
     operands: for each operand its dependence set, or the sets of its pieces.
     """
@@ -309,8 +311,8 @@ def _combine(
 
 
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Returns the dimension of a product's result that corresponds to this dimension of an operand; None if the
-    dimension is contracted, or if the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
+    """Returns the dimension of a product's result that corresponds to a dimension of an operand. side: 0 for the left
+    operand, 1 for the right one. Returns None if the dimension is contracted, or if the kind of product is unknown.
     """
     numbers = _read_numbers(product)
     if side > 1 or numbers is None:

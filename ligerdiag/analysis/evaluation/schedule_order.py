@@ -419,7 +419,7 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Records the effects of a custom call, inside a fusion or not: its hidden writes change memory. operands: the
+        """Performs the hidden writes of a custom call, and returns the dependence set of its results. operands: the
         dependence set of each operand.
         """
         own = self.writes.get(call.id, ())
@@ -446,8 +446,8 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in aliased)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Returns the outputs of a custom call whose declared alias is broken: the schedule keeps output and operand in
-        different bytes. Maps the index of each to the ORIG label of the write that the output misses.
+        """Returns the outputs of a custom call whose declared alias is broken. The schedule keeps output and operand in
+        different bytes, so the output misses the kernel's write. Maps the index of each output to this write's ORIG label.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

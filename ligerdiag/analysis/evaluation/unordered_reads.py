@@ -52,9 +52,8 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Returns a mapping from the id of each reading instruction in the module to its lucky reads. A read is lucky if only
-    the order of this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to
-    its hidden writes.
+    """Returns the lucky reads of a module by id of the reading instruction. A read is lucky if it sees or misses a hidden
+    write only because of the order of this schedule. writes_by_call: maps the id of a call to its hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}
@@ -190,11 +189,10 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader and the kernel use parts of one array without a common element. The kernel's part is its
-    operand.
+    """Returns whether a reader and a kernel use parts of one array that have no common element.
 
-    reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
-    holds the array. Returns False if the kernel's part is unknown.
+    write: the kernel's part, its operand. reader: call path of an instruction that slices the array, or of a fusion that
+    does. number: the memory slice that holds the array. Returns False if the kernel's part is unknown.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

@@ -40,7 +40,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChange:
-    """A change in the number of bytes that one call of the program copies for one cause on one source line."""
+    """How many bytes the copies of one cause on one source line have, in two compiles whose numbers differ."""
 
     cause: CopyCause
     file: str
@@ -57,9 +57,7 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns the source line as text, such as `train.py:41`; only the file if the line number is unknown, and an
-        empty text if the file is unknown, too.
-        """
+        """Returns the source line as text: `train.py:41`, only `train.py` if the line is unknown, '' if the file is."""
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
     @property
