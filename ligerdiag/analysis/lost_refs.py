@@ -66,7 +66,7 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call or a store that writes to a Ref, although some outputs that need the write do not get it."""
+    """A kernel call or a store whose write to a Ref is missing from some outputs that need it."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""
@@ -91,8 +91,8 @@ class LostRef:
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops this call in a rerun of the function around the call, without having moved a read of the
-        call's Ref.
+        """Returns whether JAX only dropped this call, when it ran the function around the call again. False if JAX also
+        moved a read of the call's Ref.
 
         moves: the Ref accesses that JAX moved or dropped, according to the trace.
         """
@@ -242,15 +242,15 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns the program's dependence sets, in which each of the stores has a mark (an extra bit of every value
-        that depends on the store).
+        """Evaluates the program with a mark for each store. The mark is an extra bit in the dependence set of every value
+        that depends on the store.
         """
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of all operations on which the output depends, each error as (number of
-        the write or name of the store, verdict). wrong: maps the tag path of a wrong operation to its errors.
+        """Returns, for each output, the errors of all operations on which it depends. An error is (number of the write or
+        name of the store, verdict). wrong: maps the tag path of a wrong operation to its errors.
         """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
@@ -259,9 +259,8 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of those operations on which the output depends only through the hidden
-        writes `hidden`, so that `follow` does not find them. wrong: maps the tag path of a wrong operation to its
-        errors.
+        """Returns, for each output, the errors that `follow` does not find: errors of operations on which the output depends
+        only through a hidden write. hidden: all hidden writes. wrong: maps the tag path of a wrong operation to its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
@@ -419,9 +418,10 @@ class _Comparison:
     """
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns the errors of an operation, by its operands' dependence sets in the two programs: each error as
-        (number of the write or name of the store, verdict). unread: numbers of operands that a kernel call overwrites
-        as a whole and does not read.
+        """Returns the errors of an operation, each as (number of the write or name of the store, verdict).
+
+        Compares the dependence sets of the operation's operands in the two programs. unread: numbers of operands that a
+        kernel call overwrites as a whole and does not read.
         """
         if meant.opcode != got.opcode:
             return ()
@@ -433,9 +433,8 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns the errors of a value, each error as (number of the write or name of the store, verdict): stale or
-        clobbered. meant, got: the value's dependence sets in the program as written and in the program that JAX gives
-        to XLA.
+        """Returns the errors of a value, each as (number of the write or name of the store, stale or clobbered). meant: the
+        value's dependence set in the program as written. got: its set in the program that JAX gives to XLA.
         """
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]

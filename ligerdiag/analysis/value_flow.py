@@ -41,9 +41,9 @@ def name_written(write: int, kernel: int) -> Definition:
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of the values of one schedule, computed on demand. A node is one leaf of the result of one scheduled
-    instruction, or the contents that a hidden write leaves in its operand; the node's step is the instruction that
-    computes it. Call `add_write` for all hidden writes before any query.
+    """The graph of the values of one schedule, computed on demand. A node is one leaf of an instruction's result, or the
+    contents that a hidden write leaves in its operand. The step of a node is the scheduled instruction that computes it.
+    Call `add_write` for all hidden writes before any query.
     """
 
     readers: ValueReaders
@@ -83,9 +83,10 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step of the instruction with id `number`. This is the instruction itself, the loop if the
-        instruction is the parameter that holds a loop's state, or the start of the asynchronous computation around the
-        instruction.
+        """Returns the id of an instruction's step. number: id of the instruction.
+
+        The step of a parameter that holds a loop's state is the loop. The step of an instruction in an asynchronous
+        computation is the start of the computation. Any other instruction is its own step.
         """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
@@ -107,15 +108,13 @@ class ValueFlow:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """Yields, for each output of the program, the node of its definition and the nodes of the hidden writes to that
-        value.
-        """
+        """Yields the nodes of each output of the program: its definition, and the hidden writes that overwrite it."""
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes from which this node is computed directly, each once."""
+        """Returns the nodes from which a node is computed directly, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
@@ -137,8 +136,8 @@ class ValueFlow:
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Returns whether the reader reads the bytes of this definition after the kernel has written there, in the same
-        iteration or in a later one.
+        """Returns whether a reader reads the bytes of a value after the kernel has overwritten them, in the same iteration
+        or in a later one. definition: the value. reader: None for an output of the program.
         """
         if reader is None:
             return True
@@ -207,18 +206,18 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path of nodes from a node for which `is_target` is true to a node in `starts`, both
-        included; () if there is none. Each node on the path is computed from the node before it.
+        """Returns a shortest path to a node in `starts` from a node for which `is_target` is true. Each node on the path is
+        computed from the node before it. Both ends are included; returns () if there is no path.
         """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Returns the ids of the steps along a path of nodes; consecutive nodes with the same step give one id."""
+        """Returns the ids of the steps along a path of nodes. Consecutive nodes with the same step give one id."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Returns, for each node, the outputs that are computed from it, as an integer in which bit n is set for output
+        """Returns, for each node, the outputs that are computed from it. They are the bits of an integer: bit n for output
         n.
         """
         if self._reached is not None:
@@ -253,7 +252,7 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Finds shortest paths in the graph that begin in one of `starts`. Maps each node on the way to an output to the
+        """Finds shortest paths from `starts` toward the outputs. Maps each node that is computed from one of `starts` to the
         node before it on a shortest path, and a start to None.
         """
         if self._users is None:

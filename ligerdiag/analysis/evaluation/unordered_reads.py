@@ -98,7 +98,7 @@ class _Search:
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:
-            raise ArtifactError("the module calls its computations along too many paths of nested calls to analyse")
+            raise ArtifactError("the module has too many paths of nested calls to analyse")
         targeted, list_read = self._by_slice.keys(), self.places.list_read
         for instruction in sequence:
             opcode = instruction.opcode

@@ -46,8 +46,8 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """What has become of a hidden write that only one of two compiles has: the state of its call in the compile without it.
-    For example, the call declares the write there.
+    """The state of a kernel call in a compile that lacks the call's hidden write, although a second compile has it. For
+    example, the call declares the write there.
     """
 
     DECLARED = "declared"

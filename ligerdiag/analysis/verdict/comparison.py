@@ -111,8 +111,8 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class ComparedEdge:
-    """The two versions of one edge: of an operand, of a value that enters a loop or branch, or of an output. For an
-    operation as a whole, they are those of its result.
+    """The two versions of one edge (an operand, a value that enters a loop or branch, or an output), or of the result of an
+    operation.
     """
 
     meant: Labels
@@ -122,8 +122,8 @@ class ComparedEdge:
 
 
 class Errors(NamedTuple):
-    """The hidden writes about which an edge, or any of several edges, is stale, and those about which it is clobbered.
-    Both are sets of writes as bits (see `LabelSpace.bits_of`).
+    """The hidden writes about which one or several edges are wrong. `stale` has those that an edge misses, `clobbered` those
+    that an edge should not see. Both are sets of writes as bits (see `LabelSpace.bits_of`).
     """
 
     stale: Labels = 0
