@@ -25,8 +25,8 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version of a value: one instruction computes both this operation and another one,
-    which means another version.
+    """An operation that gets the wrong version of a value, because XLA merged it with a second operation that means a
+    different version. One instruction computes both.
     """
 
     operation: HloInstruction
@@ -38,9 +38,7 @@ class MergedRead:
 
 
 def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRead) -> MergedRead | None:
-    """Returns the operation that gets the wrong version, with the operation with which XLA merged it; None if no merge is
-    the reason for the wrong read.
-    """
+    """Returns the merged operation that explains a wrong read; None if no merge explains it."""
     search = _Search(pair, comparison, find_twins(pair.program), read.write)
     instruction = read.occurrence.instruction
     own = pair.optimized.find_tag_path(instruction)
@@ -54,9 +52,9 @@ def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRea
 
 
 def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
-    """Returns the merged operation that makes an output wrong, if no operation in the schedule reads a wrong version.
-    Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the hidden write.
-    output: number of the output.
+    """Returns the merged operation that makes an output wrong, for an output without a wrong read. write: index of the
+    hidden write. output: number of the output. Returns None if no merge is the reason, or if the output is not an
+    operation's result.
     """
     root = pair.program.entry.root
     values = root.operands if root.opcode == "tuple" else (root,)
@@ -75,8 +73,8 @@ class _Search:
     write: int
 
     def find_first(self, starts: Iterable[TagPath], *, are_read: bool = False) -> MergedRead | None:
-        """Returns the first operation in program order, upstream of `starts`, that was merged with one of another version
-        and is no call with a hidden write. are_read: whether it may be one of `starts`, too.
+        """Returns the first operation upstream of `starts` that XLA merged with an operation that means a different version.
+        Calls with a hidden write do not count. are_read: whether the operations in `starts` count.
         """
         tagged = self.pair.intended.tagged
         calls = {one.tag_path for one in self.pair.writes}  # LD008 reports merged kernel calls
@@ -103,8 +101,8 @@ class _Search:
         )
 
     def find_unlike(self, path: TagPath) -> TagPath:
-        """Returns the path of a twin of the operation at `path` that the schedule lacks and that means another version;
-        () if there is none.
+        """Returns the path of a twin of an operation that the schedule lacks, and that means a different version than the
+        operation. Returns () if there is none. path: tag path of the operation.
         """
         tagged = self.pair.intended.tagged
         for other in self.twins.list_others(path):
@@ -114,7 +112,8 @@ class _Search:
         return ()
 
     def describe(self, path: TagPath, twin: TagPath, kept: HloInstruction) -> MergedRead | None:
-        """Returns the operation at `path` as one that was merged with that at `twin`; None if the program lacks one."""
+        """Returns the record of two merged operations. path, twin: their tag paths. kept: the instruction that computes
+        both. Returns None if the program lacks one of the operations."""
         operation, other = self._find_operation(path), self._find_operation(twin)
         if operation is None or other is None or operation is other:
             return None

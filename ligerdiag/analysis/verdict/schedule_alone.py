@@ -100,11 +100,10 @@ class MixedUpDonations:
 def find_mixed_up_donations(
     module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
 ) -> MixedUpDonations | None:
-    """Returns the donated arguments that XLA mixes up in this compile, or is known to mix up when it compiles for the
-    machine's own GPU; None if there are none.
+    """Returns the donated arguments that XLA mixes up in this compile; None if there are none.
 
     buffers: XLA's own buffer assignment; None if unknown. is_described: whether XLA compiled for a GPU from its
-    description alone.
+    description alone. Then the arguments count that XLA is known to mix up when it compiles for the machine's own GPU.
     """
     if not module.input_output_alias.entries:
         return None
@@ -171,8 +170,8 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Returns the verdict on each output if only the schedule is known. An output is unknown, with a cause for each hidden
-    write on which it may depend, or fresh if there is no such write.
+    """Returns the verdict on each output if only the schedule is known. An output that may depend on hidden writes is
+    unknown, with a cause for each of them. Any other output is fresh.
     """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:
