@@ -88,9 +88,10 @@ class ExpressionTable:
         )
 
     def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
-        """Returns the number of an expression; equal expressions have equal numbers. operands: the numbers of the
-        expression's operands. bound: depth of the loop whose symbols (unknown values of its state) the expression no longer
-        depends on.
+        """Returns the number of an expression. Equal expressions have equal numbers.
+
+        operands: the numbers of the expression's operands. bound: depth of a loop. The expression no longer depends on this
+        loop's symbols, the unknown values of its state.
         """
         given = tuple(operands)
         key = (*expression, given)
@@ -101,15 +102,15 @@ class ExpressionTable:
         return found
 
     def number_symbol(self, symbol: "Symbol", *leaf: Hashable) -> Number:
-        """Returns the number of the array that a symbol (the unknown value of an element of a loop's state) has at the leaf
-        `leaf`.
+        """Returns the number of one array of a symbol, the unknown value of an element of a loop's state. leaf: index of the
+        array in the element.
         """
         key = ("symbol", symbol, *leaf, ())
         found = self._numbers.get(key)
         return self._add(key, frozenset({symbol})) if found is None else found
 
     def number_anew(self) -> Number:
-        """Returns a new number, for a value that is not known to equal any other value."""
+        """Returns a number that no array has yet, for an array that is not known to equal any of those."""
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
@@ -134,7 +135,7 @@ class ExpressionTable:
         return number
 
     def number_concatenation(self, axis: int, pieces: Sequence[Operand]) -> Number:
-        """Returns the number of a concatenation. axis: its dimension."""
+        """Returns the number of a concatenation. axis: the dimension along which the pieces are joined."""
         if len(pieces) == 1:
             return pieces[0][0]
         sizes = tuple([dimensions[axis] for _, dimensions in pieces])
@@ -143,9 +144,7 @@ class ExpressionTable:
         return number
 
     def number_elementwise(self, one: HloInstruction, operands: Sequence[Number], attributes: bytes) -> Number:
-        """Returns the number of an operation that computes each element from the same elements of its operands. attributes:
-        those of the instruction.
-        """
+        """Returns the number of an elementwise operation. one: the instruction. attributes: its attributes as bytes."""
         dimensions = tuple(one.shape.dimensions)
         number = self.number("operation", attributes, (), operands=sort_operands(one.opcode, operands))
         given = [tuple(operand.shape.dimensions) for operand in one.operands]
@@ -155,7 +154,7 @@ class ExpressionTable:
         return number
 
     def number_broadcast(self, one: HloInstruction, operand: Number, attributes: bytes) -> Number:
-        """Returns the number of a broadcast. attributes: those of the instruction."""
+        """Returns the number of a broadcast. one: the instruction. attributes: its attributes as bytes."""
         number = self.number("operation", attributes, (), operands=(operand,))
         places = {axis: place for place, axis in enumerate(one.proto.dimensions)}
         axes = [[places.get(axis, -1)] for axis in range(len(one.shape.dimensions))]
