@@ -75,9 +75,10 @@ class Identification:
     )
 
     def identify(self, instruction: HloInstruction, index: ShapeIndex = ()) -> ValueIdentity:
-        """Returns the identity of one array of the schedule: a leaf of the result of an instruction of `optimized`.
+        """Returns the identity of one array of the schedule: the values of the program that it equals.
 
-        index: the leaf of the result's shape; () if the result is an array. The identity of a whole tuple is unknown.
+        instruction: an instruction of `optimized`. index: the leaf of its result that is the array; () if the result is an
+        array. The identity of a whole tuple is unknown.
         """
         key = (instruction.id, index)
         found = self._known.get(key)
@@ -86,20 +87,20 @@ class Identification:
         return found
 
     def is_another(self, instruction: HloInstruction, path: TagPath) -> bool:
-        """Returns whether the result of an instruction, an array, is surely another value than that of the operation with
-        this tag path, and not only a conversion of it.
+        """Returns whether the result of an instruction surely differs from the value of an operation by more than a
+        conversion. path: tag path of the operation. The result must be an array.
 
-        Either the structure proves that it is another value of the program, or the instruction is a factor or term of a
-        chain to which XLA has moved other ones: its footprint (see `footprints`) has an argument or a kernel that the
-        operation's lacks.
+        Either the structure proves that the result is a different value of the program. Or the instruction is part of a
+        sum or product to which XLA has moved terms or factors: its footprint (see `footprints`) then has an argument or a
+        kernel that the operation's footprint lacks.
         """
         if instruction.opcode in _CHAINED and self._footprints.is_foreign(instruction, path):
             return True
         return bool(self._find_others(instruction, path))
 
     def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
-        """Returns the tag paths of the operations whose value the result of an instruction is, by its structure, if the
-        operation with tag path `path` is not among them and differs from them by more than conversions.
+        """Returns the tag paths of the operations that an instruction computes in place of a given operation, by structure.
+        path: tag path of the given operation. Returns [] if the instruction computes it, or only converts its value.
         """
         return sorted(value.path for value in self._find_others(instruction, path) if value.path)
 
@@ -117,19 +118,19 @@ class Identification:
         return self._numbered.by_number.get(number, frozenset())
 
     def list_equal(self, value: ProgramValue) -> frozenset[ProgramValue]:
-        """Returns the value and its twins, the values of the program that are computed by equal expressions."""
+        """Returns a value of the program and all values that the program computes by an equal expression."""
         number = self._numbered.numbers.get(value)
         return frozenset({value}) if number is None else self.find_values(number) | {value}
 
     def find_operation(self, value: ProgramValue) -> HloInstruction | None:
-        """Returns the instruction of the program whose result is this value; None if the value is an argument, or if no
+        """Returns the instruction of the program that computes a value. Returns None if the value is an argument, or if no
         instruction is found.
         """
         return self._operations.find(value.path)
 
     @property
     def is_structured(self) -> bool:
-        """Returns whether expression numbers are evidence; False if the modules have too many paths of calls to be
+        """Returns whether arrays have expression numbers. False if the modules have too many paths of calls to be
         numbered.
         """
         return self._numbered.is_complete
@@ -272,7 +273,7 @@ class Identification:
 
 @lru_cache(maxsize=8)
 def identify_arrays(program: HloModule, optimized: HloModule) -> Identification:
-    """Returns the `Identification` of the two modules, one for all who ask."""
+    """Returns the `Identification` of the two modules. Returns the same object for every call with these modules."""
     return Identification(program, optimized)
 
 
@@ -296,7 +297,9 @@ class _Footprints:
                 self._meant[path[-1:]] = self._meant.get(path[-1:], 0) | program_footprints[one]
 
     def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
-        """Returns whether the instruction is computed from an argument or kernel from which the operation is not."""
+        """Returns whether an instruction is computed from an argument or kernel from which an operation is not computed.
+        path: tag path of the operation.
+        """
         meant = self._meant.get(path[-1:])
         return meant is not None and bool(self._schedule.get(instruction.id, 0) & ~meant)
 
@@ -315,8 +318,8 @@ class _Numbered:
     is_complete: bool = True
 
     def find_in_schedule(self, instruction: HloInstruction, index: ShapeIndex) -> frozenset[ProgramValue]:
-        """Returns the program's values with the number of this array; none if the array has several numbers, as in a
-        computation with several callers.
+        """Returns the program's values that have the number of an array of the schedule. Returns an empty set if the
+        array has several numbers, as in a computation with several callers.
         """
         numbers = {find_leaf_number(tree, index) for _, tree in self.schedule.get(instruction.id, ())}
         if len(numbers) != 1:
@@ -377,7 +380,8 @@ class _Operations:
         self._module = program
 
     def is_result(self, own: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction, one of those with this tag, has the operation's result."""
+        """Returns whether the instruction has the result of the operation with this tag. Of several instructions with the
+        tag, the result of one is the operation's."""
         return self._results.get(own) is instruction
 
     def find(self, path: TagPath) -> HloInstruction | None:
@@ -395,8 +399,8 @@ class _Operations:
         return tuple([tag for caller in callers for tag in self._calls.get(caller, ())])
 
     def find_paths(self, name: str) -> list[TagPath]:
-        """Returns the tag paths of the operation that a name such as `ld17` names; several if its function is called
-        several times; none for another name.
+        """Returns the tag paths of the operation with a tag, given as text: `ld17` for tag 17. There are several if the
+        operation's function is called several times. Returns [] if the text is not such a tag.
         """
         number = name.removeprefix("ld")
         if number == name or not number.isdecimal() or (int(number),) not in self._results:

@@ -327,12 +327,12 @@ def _size(one: HloInstruction, operands: Sequence[Number]) -> list[tuple[Number,
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:
-    """Returns the number in the tree at the leaf with this index; None if the tree has no such leaf."""
+    """Returns the expression number at one leaf of a tree of numbers; None if the tree has no such leaf."""
     return _find_leaf(tree, index)
 
 
 def list_numbered_leaves(tree: Tree, prefix: ShapeIndex = ()) -> list[tuple[ShapeIndex, Number]]:
-    """Returns a (ShapeIndex, number) pair for every leaf of the tree."""
+    """Returns the leaves of a tree of expression numbers, each as (index of the leaf, number)."""
     if isinstance(tree, int):
         return [(prefix, tree)]
     return [leaf for number, one in enumerate(tree) for leaf in list_numbered_leaves(one, (*prefix, number))]

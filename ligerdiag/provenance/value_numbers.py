@@ -119,8 +119,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Returns a mapping from the id of each instruction to its value number. Two instructions have the same number exactly
-    if XLA's common subexpression elimination takes them for one value.
+    """Returns the value number of each instruction by its id. Two instructions have the same number exactly if XLA's common
+    subexpression elimination takes them for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}
@@ -175,8 +175,8 @@ class _Numbering:
         *,
         is_inlined: bool = True,
     ) -> tuple[int, tuple[int, ...]]:
-        """Numbers the values of a computation. Returns the number of its result, and the numbers of the result's tuple
-        elements; the latter are () if unknown.
+        """Numbers the values of a computation. Returns the number of its result, and the numbers of the elements if the
+        result is a tuple (() if they are unknown).
 
         arguments: value numbers of the computation's arguments. elements: maps the number of a parameter to the value
         numbers of its tuple elements; has only parameters for which they are known. is_inlined: whether XLA inlines the
@@ -257,8 +257,8 @@ def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
 def number_inlined(
     module: HloModule, computation: HloComputation
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Returns a mapping with a key for each path of inlined calls that begins in the computation. The value is the
-    computation at the end of the path, and a map from instruction id to value number.
+    """Returns the value numbers of a computation and of all computations that XLA inlines into it. Maps each path of inlined
+    calls to (the computation at its end, a mapping from instruction id to value number).
     """
     return _number_all(module, computation).found
 
@@ -285,9 +285,10 @@ def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Value numbers of the program's operations: two operations with the same number (twins) are one value to XLA.
+    """The value numbers of the program's operations. Two operations with the same number are *twins*: XLA takes them for one
+    value.
 
-    Tag paths begin at the computation into which everything is inlined, such as a loop's body.
+    Tag paths begin at the computation into which XLA inlines the calls, such as a loop's body.
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
@@ -313,9 +314,7 @@ class Twins:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
 
     def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operation's twins (operations with the same value), without the operation
-        itself.
-        """
+        """Returns the tag paths of an operation's twins, without the operation itself."""
         start = self._find_start(path)
         if start is None:
             return ()
@@ -323,9 +322,7 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_twins(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the operations with these two tag paths (an operation's number, after those of the calls around
-        it) are one value to XLA.
-        """
+        """Returns whether XLA takes two operations for one value. one, other: their tag paths."""
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)
@@ -334,12 +331,12 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields each given tag path whose operation has two operands that are one value to XLA."""
+        """Yields the tag paths of `paths` whose operation has two operands that XLA takes for one value."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the value numbers of the operation's operands if two operands have the same number; otherwise ()."""
+        """Returns the value numbers of an operation's operands. Returns () if no two operands have the same number."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 

@@ -49,8 +49,8 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the reads at which operations begin to be wrong: no operation before them is wrong. They are in program order.
-    Reads that are wrong only about earlier iterations come last.
+    """Returns the reads at which operations begin to be wrong: no operation before them is wrong. They come write by write,
+    each in program order; reads that are wrong only about earlier iterations come last.
 
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.
