@@ -1,4 +1,4 @@
-"""Reads sections of an ELF file, such as the machine code for a GPU that a payload holds, within the bounds of its bytes."""
+"""Reads sections of an ELF file, such as the machine code for a GPU in the payload of a call. Never reads past its bytes."""
 
 import struct
 from typing import cast

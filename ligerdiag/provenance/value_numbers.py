@@ -341,9 +341,10 @@ class Twins:
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns, for each element of the result of this loop or conditional, the value numbers of all values that the
-        element may have. There is one for each branch, or one for the initial value and one for the loop's body. () if
-        unknown.
+        """Returns the value numbers that each element of a loop's or conditional's result may have. path: its tag path.
+
+        An element has one number for each branch, or one for its initial value and one for its value from the loop's body.
+        Returns () if the numbers are unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())
