@@ -111,7 +111,7 @@ def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     text = read_str(parse_answer(line), "effects")
     effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
     if effects is None:
-        raise FieldError("expected an effect for each operand and each output of the call")
+        raise FieldError("expected one effect for each operand and output of the call but got more or fewer")
     return effects
 
 

@@ -48,7 +48,7 @@ class Budget:
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
-        """Subtracts one operation on this many elements from the budget. Raises TooManyElementsError if one array is too
+        """Subtracts one operation on `elements` elements from the budget. Raises TooManyElementsError if one array is too
         large, TooLargeError if the budget is exceeded.
         """
         if elements > self._array:
@@ -61,7 +61,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A value that is not known; if it may be a pointer, `roots` has the arguments into whose buffers it may point."""
+    """A value that is not known. If it may be a pointer, `roots` says into whose buffers it may point."""
 
     roots: frozenset[int] = frozenset()
     """Numbers of the kernel's arguments from which a pointer may come, with ELSEWHERE among them if it may also come from
