@@ -128,7 +128,7 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return replace(joined, reason="the configurations among which the autotuner chooses use the buffer differently")
+        return replace(joined, reason="the configurations that the autotuner tries use the buffer in different ways")
     return joined
 
 

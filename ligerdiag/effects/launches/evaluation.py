@@ -135,7 +135,7 @@ class Evaluation:
                 case _:
                     self._step(frame, op, active)
         raise NotFollowedError(
-            f"a basic block of `{frame.function.name}` ends with an operation that is not known as a branch or a return"
+            f"a block of `{frame.function.name}` does not end with a known branch or return"
         )
 
     def _return(self, frame: _Frame, active: Mask, values: tuple[IndexValue, ...]) -> None:
