@@ -307,8 +307,8 @@ def parse_bits(element: str) -> int | None:
 
 
 def parse_pointee(type_text: str) -> str:
-    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to; empty
-    for any other type.
+    """Returns the type of the elements to which a pointer points: `f32` for `!tt.ptr<f32>`. Also takes tensors of pointers,
+    block pointers and descriptors. Returns '' for any other type.
     """
     element = parse_element(type_text)
     match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)

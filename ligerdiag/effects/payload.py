@@ -50,8 +50,9 @@ def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
 
 
 def parse_integer_attributes(backend_config: bytes) -> dict[str, tuple[int, ...]]:
-    """Returns the attributes of a dictionary that are an integer or a tensor of integers: `grid` and `ids` of `{grid = 4 :
-    i32, ids = dense<[0, 1]> : tensor<2xi32>}`. Skips other attributes, and large tensors, which MLIR prints in hexadecimal.
+    """Returns the attributes of an attribute dictionary that are integers or tensors of integers: `grid` and `ids` of
+    `{grid = 4 : i32, ids = dense<[0, 1]> : tensor<2xi32>}`. Skips all other attributes, and large tensors, which MLIR prints
+    in hexadecimal.
 
     Accepts the same backend configs as `parse_string_attributes`, and raises the same errors.
     """
@@ -143,7 +144,7 @@ class LaunchConfiguration:
 
 
 class NoIrError(ArtifactError):
-    """The payload names a kernel, but contains only its machine code: some libraries serialize kernels in this way."""
+    """Raised if a payload contains only a kernel's machine code and no IR, as some libraries serialize their kernels."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
@@ -153,8 +154,8 @@ class NoIrError(ArtifactError):
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call`. Raises ArtifactError if the
-    backend config cannot be read.
+    """Returns the configurations in the backend config of a `triton_kernel_call`; there is at least one. Raises
+    ArtifactError if the backend config cannot be read.
     """
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
@@ -172,8 +173,8 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call_ffi`. Raises ArtifactError if
-    the backend config cannot be read.
+    """Returns the configurations in the backend config of a `triton_kernel_call_ffi`; there is at least one. Raises
+    ArtifactError if the backend config cannot be read.
     """
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:

@@ -43,10 +43,11 @@ ELSEWHERE_BIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerSummary:
-    """The arguments through which a function reads, those through which it writes, and those through which its effects are
-    unknown.
+    """Summary of a function: through which arguments it `reads`, through which it `writes`, and through which its effects
+    are `unknown`.
 
-    Each set of arguments is a number: bit `i + 1` represents argument `i`, bit 0 addresses of unknown origin.
+    Each of these sets of arguments is an integer. Bit `i + 1` represents argument `i`; bit 0 represents addresses of unknown
+    origin.
     """
 
     reads: int = 0
