@@ -35,8 +35,8 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
-    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped. Skips all
-    other attributes.
+    """Returns the string attributes of an attribute dictionary such as `{opaque = "x\\9C"}`, unescaped. Skips all other
+    attributes.
 
     Also accepts XLA's GpuBackendConfig: JSON with such a dictionary in `custom_call_backend_config.attributes`. Raises
     ArtifactError if the backend config is neither.
