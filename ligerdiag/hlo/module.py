@@ -524,9 +524,10 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag, a
-    number in its name. A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with
-    an Explicit sharding.
+    """Returns whether every operation of the author has a tag in its name. program: a module from before the optimizations.
+
+    A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with an Explicit
+    sharding.
     """
     used = {operand.id for one in program.instructions for operand in one.operands}
     roots = {computation.root.id for computation in program.computations.values()}
