@@ -180,9 +180,9 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns a memory that holds, in each range, everything that any of the `others` may hold there.
+        """Returns a memory that may hold in each range whatever any of the memories `others` may hold there.
 
-        others: copies of this memory that were changed afterwards, such as one for each branch of a conditional.
+        others: changed copies of this memory, such as one for each branch of a conditional.
         """
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):

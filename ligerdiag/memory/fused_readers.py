@@ -20,14 +20,13 @@ def find_fused_reader(
     origin: Position,
     writers: Sequence[HloInstruction] = (),
 ) -> HloInstruction:
-    """Returns the operation inside of the fusion `reader` that reads the value at `origin` or a copy of that value. If
-    several operations read it, returns the first of them that has a source line.
+    """Returns the operation inside of a fusion that reads a value or a copy of it. If several do, returns the first with a
+    source line.
 
-    Returns `reader` itself if it is no fusion, if an operation inside of it updates an array in place, or if no operation
-    that reads the value has a source line.
+    reader: the fusion. origin: the value. Returns `reader` itself if it is no fusion, if an operation inside of it
+    updates an array in place, or if no operation that reads the value has a source line.
 
-    writers: instructions that write; if there are any, only an operation that also depends on the result of a writer is
-    returned.
+    writers: if given, only operations count that also depend on the result of one of these instructions.
     """
     if reader.opcode != "fusion":
         return reader

@@ -49,7 +49,7 @@ _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExplainedCopy:
-    """A copy as the report shows it, together with the instruction that makes the copy, and the reason."""
+    """A copy in the schedule: the instruction that makes it, the reason for it, and its entry in the report."""
 
     move: Move
     reason: CopyReason
@@ -58,8 +58,8 @@ class ExplainedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryAnalysis:
-    """The memory of one module: `use` has the figures that reports show, and the other fields have the instructions that
-    rules need.
+    """The memory of one module. `use` has the figures that reports show; the other fields have the instructions that rules
+    need.
     """
 
     use: MemoryUse
