@@ -32,14 +32,14 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has finished reading its operands: its own
-        time or, for an asynchronous start, the time of the matching done.
+        """Returns the time at which an instruction has finished reading its operands, in the schedule of its computation.
+        This is its own time. For an asynchronous start, it is the time of the matching done.
         """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Returns the time of the last use of a value in the schedule of the value's computation. For a value that the
-        computation returns, this is the end of the schedule.
+        """Returns the time of the last use of a value, in the schedule of its computation. A value that the computation
+        returns is used at the end of the schedule.
         """
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)
@@ -50,8 +50,8 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value. Only those with an index in the
-        computation's schedule above `after` and at most `until` count.
+        """Yields the instructions of a computation that write to the bytes of a value. after, until: only instructions
+        with an index in the computation's schedule above `after`, and not above `until`, count.
         """
         number = self._uses.positions.find(value, index)
         if number is None:

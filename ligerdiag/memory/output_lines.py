@@ -9,8 +9,8 @@ _MOST_STEPS = 64
 
 
 def find_output(module: HloModule, number: int) -> HloInstruction | None:
-    """Returns the instruction that computes an output of a module. If the module returns an argument unchanged as this
-    output, the instruction is a parameter. None if the module has no output with this number.
+    """Returns the instruction that computes an output of a module. It is a parameter if the output is an unchanged argument.
+    Returns None if the module has no output with this number.
     """
     root = module.entry.root
     leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
@@ -21,8 +21,8 @@ def find_output(module: HloModule, number: int) -> HloInstruction | None:
 
 
 def find_element(module: HloModule, position: Position) -> HloInstruction:
-    """Returns the instruction that computes the value at a position. If the value is one of several results of a fusion,
-    returns the instruction inside of the fusion; otherwise returns the instruction of the position itself.
+    """Returns the instruction that computes the value at a position. If a fusion with several results computes the value,
+    this is an instruction inside of the fusion.
     """
     value, index = position
     if value.opcode != "fusion" or not index:

@@ -90,14 +90,16 @@ def list_targets() -> tuple[Target, ...]:
 
 
 def list_compared_targets() -> tuple[Target, ...]:
-    """Returns the targets that a command compares with each other if the user names none."""
+    """Returns the targets that a command compares if the user names none."""
     return tuple(load_target(name) for name in COMPARED)
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns a target. name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`;
-    the path of a file that describes a GPU; or `auto` for the GPU of this machine. Raises InputError if no such target, file
-    or GPU exists, or if the file does not describe a GPU.
+    """Returns the target that the user has named.
+
+    name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`; the path of a file that
+    describes a GPU; or `auto` for the GPU of this machine. Raises InputError if there is no such target, file or GPU, or if
+    the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if _NAME.fullmatch(name_or_path) and path.is_file():
@@ -115,8 +117,9 @@ def load_target(name_or_path: str) -> Target:
 
 
 def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
-    """Returns the targets, each once. Raises the errors of `load_target`. Raises InputError as well if two different targets
-    have the same name, because reports could not tell them apart.
+    """Returns the targets that the user has named, each once (see `load_target` for names and errors).
+
+    Raises InputError too if two different targets have one name, because reports could not tell them apart.
     """
     found: dict[str, Target] = {}
     for one in names_or_paths:
@@ -124,12 +127,12 @@ def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
         other = found.setdefault(target.name, target)
         if other.sha256 != target.sha256:
             paths = f"`{other.path}` and `{target.path}`"
-            raise InputError(f"expected targets with different names but got {paths}: rename one of the files")
+            raise InputError(f"two different targets have the same name, {paths}: rename one of the files")
     return tuple(found.values())
 
 
 def explain_unfit(target: Target, toolchain: Toolchain) -> str:
-    """Returns the reason why the toolchain cannot compile for the target; empty if no such reason is known."""
+    """Returns why a toolchain cannot compile for a target; '' if nothing is known to prevent it."""
     if target.platform is toolchain.platform:
         return ""
     return (
