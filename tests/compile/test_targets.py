@@ -170,7 +170,7 @@ def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
         path.write_text(f"gpu_device_info {{ cuda_compute_capability {{ major: 8 minor: {minor} }} }}")
     names = [str(tmp_path / "a" / "mine.pbtxt"), str(tmp_path / "b" / "mine.txt")]
     assert [target.name for target in load_targets([names[0], names[0], "h100"])] == ["mine", "h100"]
-    with pytest.raises(InputError, match="expected targets with different names"):
+    with pytest.raises(InputError, match="two different targets have the same name"):
         load_targets(names)
 
 
