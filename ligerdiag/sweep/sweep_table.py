@@ -43,7 +43,7 @@ _SILENT = frozenset({Status.ERROR, Status.NOT_CHECKED})
 
 
 def render_parquet(rows: Sequence[SweepRow]) -> bytes:
-    """Returns a Parquet table with one row for each cell; its column `outputs` is a map from name to verdict."""
+    """Returns a Parquet table with one row for each cell. Its column `outputs` maps the name of an output to the verdict."""
     pa: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     text = pa.string()
@@ -64,7 +64,7 @@ def render_parquet(rows: Sequence[SweepRow]) -> bytes:
 
 
 def read_parquet(path: Path) -> tuple[SweepRow, ...]:
-    """Returns the rows of a Parquet table that a sweep wrote. Raises InputError for anything else."""
+    """Returns the rows of a Parquet table that a sweep wrote. Raises InputError if the file is not such a table."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
         records = cast("list[dict[str, Any]]", parquet.read_table(path).to_pylist())

@@ -80,7 +80,8 @@ def preload_libraries(environment: Path) -> None:
             ctypes.CDLL(str(environment / FOLDER / library.soname), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CompileError(
-                f"cannot load a stub of a ROCm library: {error}; remove the folder `{environment}`, and ligerdiag makes it again"
+                f"cannot load a stub of a ROCm library: {error}; remove the folder `{environment}`, and ligerdiag makes it"
+                " again"
             ) from error
 
 

@@ -108,8 +108,8 @@ def known_releases() -> tuple[ToolchainSpec, ...]:
 
 
 def find_by_platform(platform: Platform) -> str:
-    """Returns the name of the toolchain that compiles for the platform unless the user names one: for CUDA the default,
-    otherwise the first one of the table.
+    """Returns the name of the toolchain that compiles for a platform if the user names none. It is the default for CUDA, and
+    the first one of the table for ROCm.
     """
     if platform is Platform.CUDA:
         return DEFAULT
@@ -117,7 +117,7 @@ def find_by_platform(platform: Platform) -> str:
 
 
 def find_spec(name: str) -> ToolchainSpec:
-    """Returns the toolchain of that name. Raises InputError, with the known names, if there is none."""
+    """Returns the toolchain called `name`. Raises InputError, with the known names, if there is none."""
     for spec in (*known_toolchains(), *known_releases()):
         if spec.name == name:
             return spec
