@@ -27,7 +27,7 @@ def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
 
 
 def classify_tuned(target: str, fusion_kind: str) -> TunedKind:
-    """Returns what the autotuner chooses for an instruction: a product, a convolution, or the code of a fusion. target: the
+    """Returns the kind of an instruction for the autotuner: a product, a convolution, or any other fusion. target: the
     target of a custom call; '' for a fusion. fusion_kind: the `kind` in a fusion's backend config; '' if it has none.
     """
     traits = find_traits(target) if target else CallTrait.NONE
