@@ -188,7 +188,7 @@ def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, 
     """Returns a case and its siblings among the cases of `table`; () if the case has no mitigation.
 
     Siblings have the source and the name of the case, and params that differ in one place. They come in the order of
-    USUAL_WORDS; those whose mitigation is none of these words come last. Of several siblings with one mitigation, only the
+    USUAL_WORDS; those with a mitigation of their own come last. Of several siblings with one mitigation, only the
     first is returned.
     """
     own = find_mitigation(case)

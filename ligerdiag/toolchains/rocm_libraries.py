@@ -92,5 +92,5 @@ def _parse_library(soname: str, entry: Json) -> StubLibrary:
     texts = frozenset(read_strs(entry, "texts")) if "texts" in entry else frozenset[str]()
     names = [name for each in symbols.values() for name in each]
     if len(set(names)) < len(names) or not texts.issubset(names):
-        raise FieldError(f"`{soname}` has a symbol twice, or a name in `texts` that is none of its symbols")
+        raise FieldError(f"`{soname}` has a symbol twice, or a name in `texts` that is not among its symbols")
     return StubLibrary(soname=soname, symbols=symbols, returns=read_count(entry, "returns"), texts=texts)
