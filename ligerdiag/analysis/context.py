@@ -158,7 +158,7 @@ def compute_context(
     numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not tag them.
     canonicalized: whether MLIR's canonicalizer has changed `program`. has_snapshots: whether snapshots in `program` show
     which version a derivative means (see `Evaluator`). tag_trust: how far to trust the tags of an optimized module that
-    ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks, command_order: the steps that XLA's
+    ligerdiag did not compile; `optimized` lacks the tags that it refutes. thunks, command_order: the steps that XLA's
     runtime executes, and the order that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is
     XLA's own assignment. crossed_operands: operand numbers of kernel calls, or ANY_OPERAND for all. JAX changed
     the author's order of operations around a write to one of these operands, but it is unknown in which kernel call. So

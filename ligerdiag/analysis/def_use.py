@@ -39,8 +39,8 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read one leaf of a reader's operand, in program order. If the reader is a fusion, these
-    are operations inside it; otherwise the reader itself. operand: number of the operand. index: the leaf of the operand.
+    """Returns the operations that read one leaf of a reader's operand, in their order. If the reader is a fusion, these are
+    operations inside it; otherwise the reader itself. operand: number of the operand. index: the leaf of the operand.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -185,7 +185,8 @@ class ValueReaders:
                     yield Scheduled(one, home, anchor)
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
-        """Returns the value that this scheduled call overwrites. write: the hidden write that the call performs."""
+        """Returns the value that a scheduled kernel call overwrites. write: the hidden write. actual: the write as the
+        schedule performs it."""
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)

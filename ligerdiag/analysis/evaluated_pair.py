@@ -138,7 +138,7 @@ class Evaluator:
 
     @property
     def is_tagged(self) -> bool:
-        """Returns whether the program is as written, with tags that the compile worker gave its operations."""
+        """Returns whether the program is as the author wrote it, and the compile worker gave each operation a tag."""
         return self.retagged is None and not self.canonicalized
 
     @cached_property
@@ -170,8 +170,9 @@ class Evaluator:
         return self.retagged is None and self.identification.is_another(instruction, path)
 
     def list_others(self, path: TagPath, instruction: HloInstruction) -> list[TagPath]:
-        """Returns the tag paths of the operations that an instruction surely computes instead of the given one. They are
-        in program order. Returns [] if the instruction may compute the given operation, or if tags come from metadata.
+        """Returns the tag paths of the operations that an instruction surely computes in place of a given operation. They
+        are in program order. path: tag path of the given operation. Returns [] if the instruction may compute it, or if
+        tags come from metadata.
         """
         return [] if self.retagged is not None else self.identification.list_others(instruction, path)
 
@@ -307,8 +308,8 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Returns a mapping from the id of each call in the optimized module to the ORIG labels that its operands cannot have,
-    one set for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
+    """Returns the ORIG labels that the operands of a call in the optimized module cannot have. Maps the id of a call to one
+    set of labels for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
     contents of a write, it does not depend on the old contents in the schedule either. If it seems to depend on them, XLA

@@ -131,7 +131,7 @@ def _follow(
         for name in chain.from_iterable(users.get(source, ())):
             steps += len(found)
             if steps > _MOST_STEPS:
-                raise ArtifactError("its PTX has too many registers with pointers to follow them all")
+                raise ArtifactError("its PTX has too many pointers in too many registers to follow them")
             known = pointees.get(name, frozenset())
             if not found <= known:
                 pointees[name] = known | found

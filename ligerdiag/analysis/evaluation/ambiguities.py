@@ -203,7 +203,7 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
 
 
 def is_differentiated(instruction: HloInstruction) -> bool:
-    """Returns whether the operation belongs to a forward pass under autodiff, by its name (`jvp(`)."""
+    """Returns whether the operation belongs to a forward pass under autodiff: its name then has `jvp(`."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
@@ -219,7 +219,7 @@ def has_names(module: HloModule) -> bool:
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Returns whether autodiff made the operation by transposing a forward operation, by its name (`transpose(`)."""
+    """Returns whether autodiff made the operation by transposing a forward operation: its name then has `transpose(`."""
     return "transpose(" in instruction.op_name
 
 
@@ -232,7 +232,7 @@ def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mappi
     that overwrite the value.
 
     A recomputing operation has the opcode, shape, name and source line of the operation that defines the overwritten value.
-    No kernel overwrites its own result.
+    Its result is not overwritten.
     """
     again = [one for one in module.instructions if _AGAIN in one.op_name] if writes else []
     if not again:

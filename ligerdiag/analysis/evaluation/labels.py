@@ -55,7 +55,8 @@ def unite(sets: Iterable[Labels]) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """A place where control flow joins: the alternative values, one of which becomes the result of a loop or conditional."""
+    """The alternative values of the result of a loop or conditional. When the program runs, one of them becomes the
+    result."""
 
     instruction: str
     """Name of the loop or conditional."""
@@ -299,7 +300,7 @@ def transfer_call(
 ) -> CallTransfer:
     """Returns the dependence sets after a custom call, by the rules in the module's docstring. operands: the set of
     each operand before the call. writes: the call's own hidden writes. direct: whether labels describe only the bytes
-    of a value itself, and not the values from which these were computed.
+    of a value itself, and not the values from which the bytes were computed.
     """
     read = 0
     for number, labels in enumerate(operands):

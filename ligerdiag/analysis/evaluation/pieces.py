@@ -330,7 +330,7 @@ def find_product_dimension(product: HloInstruction, side: int, dimension: int) -
 
 
 def get_product_shape(product: HloInstruction) -> tuple[int, ...]:
-    """Returns the dimensions of a product's result, which may be the first of several results of the instruction."""
+    """Returns the dimensions of a product's result. If the instruction has several results, the product is the first."""
     shape = product.shape
     return tuple((shape.tuple_shapes[0] if is_tuple(shape) and shape.tuple_shapes else shape).dimensions)
 
