@@ -260,7 +260,8 @@ class _Side:
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
         """Returns, for each output, the errors that `follow` does not find: errors of operations on which the output depends
-        only through a hidden write. hidden: all hidden writes. wrong: maps the tag path of a wrong operation to its errors.
+        only through a hidden write. hidden: the program's hidden writes. wrong: maps the tag path of a wrong operation to
+        its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)

@@ -182,8 +182,8 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
 
 
 def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
-    """Returns whether the parameters of the optimized module are shards, because a shape differs from that of the program's
-    parameter.
+    """Returns whether the parameters of the optimized module are shards: at least one has a different shape than in the
+    program.
     """
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)

@@ -33,8 +33,8 @@ class UnwrittenMemory:
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields the kernel calls of the program that read newly allocated memory before anything is written there. Yields one
-    record for each operand that the kernel certainly reads so.
+    """Yields the kernel calls of the program that certainly read newly allocated memory before anything is written there.
+    Yields one record for each operand that points to such memory.
     """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return

@@ -197,8 +197,8 @@ def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], 
     """Returns the matching with the hidden writes of calls that only the schedule has. Each such call performs its own
     writes, which were found in the schedule.
 
-    If a call that only the schedule has has the kernel or the payload of a missing write, it may perform this write. The
-    write then is not missing any more. The payload differs if the kernel is called on shards of an array.
+    Such a call may perform a missing write of the program, if the two have the same kernel or payload. The write then is not
+    missing any more. The payloads differ if the kernel is called on shards of an array.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)

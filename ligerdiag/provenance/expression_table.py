@@ -111,7 +111,7 @@ class ExpressionTable:
         return self._add(key, frozenset({symbol})) if found is None else found
 
     def number_anew(self) -> Number:
-        """Returns a number that no array has yet, for an array that is not known to equal any of those."""
+        """Returns an unused number, for an array that is not known to equal any numbered array."""
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:

@@ -49,7 +49,7 @@ _ELEMENTWISE = having(Trait.ELEMENTWISE) - having(Trait.COLLECTIVE)
 
 
 class TooManyInstructionsError(Exception):
-    """The module has too many paths of callers to be numbered."""
+    """Raised if a module has too many paths of callers to be numbered."""
 
 
 @dataclass(slots=True, eq=False)

@@ -119,8 +119,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Returns the value number of each instruction by its id. Two instructions have the same number exactly if XLA's common
-    subexpression elimination takes them for one value.
+    """Returns the value number of each instruction by its id. XLA's common subexpression elimination takes
+    instructions with the same number, and no others, for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}

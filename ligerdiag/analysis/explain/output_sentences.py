@@ -26,8 +26,8 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(context: Context) -> tuple[str, ...]:
-    """Returns one line for each hidden write whose operand's old value was not found in the schedule. Only for writes that
-    therefore make outputs unknown.
+    """Returns one line for each hidden write whose operand's old value was not found in the schedule. Writes that make no
+    output unknown are left out.
     """
     verdicts = context.verdicts
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}

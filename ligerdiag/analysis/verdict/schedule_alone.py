@@ -103,7 +103,8 @@ def find_mixed_up_donations(
     """Returns the donated arguments that XLA mixes up in this compile; None if there are none.
 
     buffers: XLA's own buffer assignment; None if unknown. is_described: whether XLA compiled for a GPU from its
-    description alone. Then the arguments count that XLA is known to mix up when it compiles for the machine's own GPU.
+    description alone. If so, and `buffers` shows no mix-up, returns the arguments that XLA is known to mix up when it
+    compiles for the machine's own GPU.
     """
     if not module.input_output_alias.entries:
         return None

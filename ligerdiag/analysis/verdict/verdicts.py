@@ -78,8 +78,8 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Returns copies of the verdicts and the ambiguities, without hidden writes that change only rows that the output does
-    not use. The verdict on the output can get better.
+    """Returns copies of the verdicts and the ambiguities, without hidden writes to rows that the output does not use. The
+    verdict on the output can get better.
 
     Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Such a
     verdict can be right although the numbers are right: the kernel may not write the rows that are read.
