@@ -44,7 +44,7 @@ def render_effects(effects: CallEffects) -> str:
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
     """Returns the effects from the text that `render_effects` made of them. Returns None for any other text.
 
-    operands, outputs: how many operands and outputs the call has. Returns None if the effects are on more or fewer.
+    operands, outputs: how many operands and outputs the call has. Returns None if the effects are on more or fewer of them.
     """
     try:
         effects = parse_record(CallEffects, text)

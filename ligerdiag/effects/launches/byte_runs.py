@@ -273,7 +273,7 @@ def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
 
 
 def is_disjoint(writes: ByteRuns, reads: ByteRuns, budget: Budget) -> bool:
-    """Returns whether the programs use different bytes: no program reads or writes a byte that a second program writes."""
+    """Returns whether no program reads or writes a byte that a different program writes."""
     writes = merge(writes, budget)
     if not len(writes):
         return True
