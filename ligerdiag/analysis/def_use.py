@@ -186,7 +186,8 @@ class ValueReaders:
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
         """Returns the value that a scheduled kernel call overwrites. write: the hidden write. actual: the write as the
-        schedule performs it."""
+        schedule performs it.
+        """
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)

@@ -135,7 +135,7 @@ class _Experiment:
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
         """Returns whether each set of ties makes every output fresh, and does not change which hidden writes the outputs
-        should see. None for a set for which that is unknown.
+        should see. The result is None for a set if that is unknown.
         """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)

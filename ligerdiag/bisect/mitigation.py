@@ -159,7 +159,8 @@ def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
     """Returns (name, error) of the output with the largest error. NaN counts as the largest. Returns None without
-    outputs."""
+    outputs.
+    """
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 
@@ -188,7 +189,7 @@ def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, 
     """Returns a case and its siblings among the cases of `table`; () if the case has no mitigation.
 
     Siblings have the source and the name of the case, and params that differ in one place. They come in the order of
-    USUAL_WORDS; those with a mitigation of their own come last. Of several siblings with one mitigation, only the
+    USUAL_WORDS; those whose mitigation has an unusual name come last. Of several siblings with one mitigation, only the
     first is returned.
     """
     own = find_mitigation(case)

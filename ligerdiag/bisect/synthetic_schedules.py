@@ -136,7 +136,7 @@ class _Inliner:
     def _take_number(self) -> int:
         self._count += 1
         if self._count > _MOST:
-            raise ArtifactError(f"`{self.module.name}` has more than {_MOST} instructions with its calls inlined")
+            raise ArtifactError(f"`{self.module.name}` has more than {_MOST} instructions after its calls are inlined")
         self._next_instruction += 1
         return self._next_instruction - 1
 

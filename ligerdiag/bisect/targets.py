@@ -139,7 +139,8 @@ def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
 
 def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Divergence | None:
     """Returns the point at which two compiles begin to differ. Returns None if XLA wrote the same modules between their
-    passes."""
+    passes.
+    """
     old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
         if mine is None or theirs is None or mine.texts != theirs.texts:
@@ -168,7 +169,8 @@ def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options:
     differ.
 
     The targets are those that the options name. If they name one, it is compared with those of `list_compared_targets`; if
-    they name none, `target` is. Raises InputError if a target is unknown, or if there are fewer than two different ones.
+    they name none, `target` is so compared. Raises InputError if a target is unknown, or if there are fewer than two
+    different ones.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)

@@ -147,15 +147,16 @@ class Outcome:
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether every output should still see the hidden writes that a second program means. meant: maps the
-        name of an output of this second program to its hidden writes, as a bit set.
+        """Returns whether every output should see at least certain hidden writes. meant: maps the name of an output to these
+        writes, as a bit set.
         """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
     def word(self) -> str:
         """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`. It is `unknown` without
-        outputs."""
+        outputs.
+        """
         if self.error or not self.outputs:
             return "unknown"
         return _WORDS[max(self.outputs.values(), key=VERDICT_ORDER.index)]
@@ -268,7 +269,8 @@ class TrialRunner:
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
         """Returns the cases that the selectors name, found with the default toolchain. Raises the errors of
-        `discover_cases`."""
+        `discover_cases`.
+        """
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, report_progress=self._relay)
 
@@ -501,7 +503,8 @@ def _is_open(outcome: Outcome, replay: Replay) -> bool:
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
     """Returns a text such as "`weight` stale -> fresh" for each output whose verdict differs between two trials. Outputs
-    that only one trial has are left out."""
+    that only one trial has are left out.
+    """
     return tuple(
         f"`{name}` {one[name].value} -> {verdict.value}"
         for name, verdict in other.items()

@@ -14,8 +14,8 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether programs of the grid read elements of a buffer before they write them. If so, the buffer's old contents
-    matter.
+    """Whether any program of the grid reads an element of a buffer that it has not written before. If so, the buffer's old
+    contents matter.
 
     YES means that some program certainly does so; NO means that no program can.
     """

@@ -31,7 +31,8 @@ _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosa
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
     """Returns the effects of a call to a target without a kernel, by the table of known targets. The effects of a target
-    that the table does not list are UNKNOWN."""
+    that the table does not list are UNKNOWN.
+    """
     if has_trait(target, CallTrait.READS_ONLY):
         return CallEffects(
             kernel=target,

@@ -25,7 +25,8 @@ def find_library_kernel(kernels: Sequence[LibraryKernel], target: str) -> Librar
 
 def compute_library_effects(kernel: LibraryKernel, *, operands: int, outputs: int) -> CallEffects:
     """Returns the effects of a custom call that runs a library's kernel. They are UNKNOWN, with a reason, if its PTX
-    cannot be followed."""
+    cannot be followed.
+    """
     total = operands + outputs
     buffers = [one.buffer for one in kernel.parameters]
     if (operands, outputs) != (kernel.operands, kernel.outputs) or any(not 0 <= (one or 0) < total for one in buffers):

@@ -272,7 +272,8 @@ def parse_constant(line: str) -> int | None:
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
     """Returns the sizes of a tensor type: (8, 4) for `tensor<8x4xf32>`. For a descriptor or a block pointer, returns the
-    sizes of its block; for any other type, ()."""
+    sizes of its block; for any other type, ().
+    """
     match = _SIZES.search(type_text)
     return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 

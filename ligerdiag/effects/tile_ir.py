@@ -58,7 +58,8 @@ _NO_DETAILS = "ligerdiag does not determine which elements a kernel in Tile IR a
 
 def compute_tile_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
     """Returns the effects of a cuTile call on its buffers. They are UNKNOWN, with a reason, if its Tile IR cannot be
-    followed."""
+    followed.
+    """
     kernel = target
     try:
         attributes, numbers = parse_string_attributes(backend_config), parse_integer_attributes(backend_config)

@@ -258,7 +258,7 @@ class _Check:
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
                     name = f"`{parameter.name}`{_render(index)}"
-                    raise _Fault(f"entry parameter {name} is not in an allocation of this parameter")
+                    raise _Fault(f"entry parameter {name} is not in its own allocation")
         if self._buffers.parameters.keys() - own:
             raise _Fault("an allocation is marked as that of an entry parameter, but no entry parameter is in it")
         for constant in self._constants:

@@ -104,7 +104,8 @@ class BufferAssignment:
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
     """Returns XLA's buffer assignment from its protobuf. Raises ArtifactError if it names an instruction that the module
-    does not have."""
+    does not have.
+    """
     ids_by_name = {one.name: one.id for one in module.instructions}
     known = set(ids_by_name.values())
     numbers: dict[Slice, int] = {}

@@ -218,7 +218,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction. It is a `list_next` for `search`, for a search back within one computation."""
+    """Returns the operands of an instruction. With this function as `list_next`, `search` goes back in one computation."""
     return instruction.operands
 
 

@@ -177,8 +177,8 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns the instructions in a topological order. Of all instructions that may come next, the one with the least key
-    does.
+    """Returns the instructions in a topological order. Of all instructions that may come next, it takes the one
+    with the least key.
 
     needed: maps the id of an instruction to the ids of those that must come before it, each once. keys: maps the id of an
     instruction to its key.

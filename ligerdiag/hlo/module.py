@@ -348,7 +348,8 @@ class HloModule:
 
     def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
         """Yields every custom call of the module, as (computation, custom call). Called computations come before their
-        callers."""
+        callers.
+        """
         return iter(self._custom_calls)
 
     @cached_property
@@ -362,7 +363,8 @@ MAX_FRAMES = 64
 
 def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
     """Yields the stack frames of an instruction's source location, the innermost first. Yields none if it has no
-    location."""
+    location.
+    """
     frames = module.stack_frames
     metadata = instruction.proto.metadata
     number = metadata.stack_frame_id

@@ -205,7 +205,8 @@ class HloText:
 
     def render_computation(self, computation: HloComputation) -> Iterator[tuple[int, str]]:
         """Yields (instruction id, line) for each instruction in schedule order. The header and the closing brace have id
-        0."""
+        0.
+        """
         parameters = ", ".join([f"{one.name}: {self._render_shape(one.shape)}" for one in computation.parameters])
         start = "ENTRY " if computation is self.module.entry else ""
         result = self._render_shape(computation.root.shape)

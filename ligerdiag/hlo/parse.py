@@ -24,7 +24,8 @@ more.
 
 @contextmanager
 def pause_collector(*, keep: bool = False) -> Generator[None]:
-    """Pauses Python's garbage collector, which doubles the time: a view of a module has many small long-lived objects.
+    """Pauses Python's garbage collector while a view of a module is built. The view has so many small objects that the
+    collector would double the time.
 
     keep: whether to move the objects that are made meanwhile to the collector's oldest generation without a search. They are
     not moved if the caller has frozen objects (`gc.freeze`), because these would be unfrozen.
@@ -160,7 +161,7 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
         numbers = [parameter.proto.parameter_number for parameter in callees[called[0]].parameters]
         if numbers != list(range(len(operands))):
             raise ArtifactError(
-                f"`{name}` passes {len(operands)} operands to a computation with the parameters {numbers}"
+                f"`{name}` passes {len(operands)} operands, but its computation has the parameters {numbers}"
             )
     if opcode == "while" and any(len(callees[callee].parameters) != 1 for callee in called):
         raise ArtifactError(f"the condition or the body of the loop `{name}` does not have exactly one parameter")

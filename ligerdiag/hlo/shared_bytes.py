@@ -134,7 +134,8 @@ class _Bytes:
 
     def find(self, first: int, end: int) -> tuple[int, int]:
         """Returns the numbers of the ranges that overlap the bytes from `first` to `end`, exclusive, of an allocation:
-        (number of the first, number after the last)."""
+        (number of the first, number after the last).
+        """
         low = bisect_right(self.starts, first) - 1
         if low < 0 or self.ends[low] <= first:
             low += 1

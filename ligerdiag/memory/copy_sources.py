@@ -31,7 +31,7 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name in backquotes, or its number if it has no name. It follows the word `output`."""
+        """Returns an output's name in backticks, or its number if it has no name, as text to put after the word `output`."""
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
@@ -69,7 +69,8 @@ class CopySources:
 
     def find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
         """Returns the instruction and leaf that compute a value, looking through copies. Stays in the value's
-        computation."""
+        computation.
+        """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             move = self.moves.get((position[0].id, position[1]))

@@ -176,10 +176,10 @@ class _Spaces:
     def take_spare(
         self, number: int, output: int, outputs: Sequence[ShapeProto], claimed: Mapping[int, int]
     ) -> int | None:
-        """Returns the first output whose bytes a donated argument could give in place of `output`; None if there is none.
+        """Returns the first output that could take a donated argument's bytes in place of `output`; None if there is none.
 
         It has the shape and dtype of `output`, is in the memory of the argument (the device's or the host's), and takes the
-        bytes of no argument. No output is returned twice.
+        bytes of no other argument. No output is returned twice.
 
         number: the argument's parameter number. outputs: the shapes of all outputs. claimed: maps the number of an output to
         the parameter number of the argument whose bytes it takes.
@@ -194,8 +194,9 @@ class _Spaces:
         return None
 
     def describe(self, number: int, output: str) -> str:
-        """Returns a clause that says which of an argument and an output is in the host's memory. number: the argument's
-        number. output: a phrase for the output."""
+        """Returns a clause about an argument and an output in different memories, which names the two memories. number: the
+        argument's number. output: a phrase for the output.
+        """
         place, other = ("device", "host") if number in self._arguments else ("host", "device")
         return f"{output} is in the memory of the {place}, and the argument in that of the {other}"
 

@@ -26,7 +26,7 @@ def find_fused_reader(
     reader: the fusion. origin: the value. Returns `reader` itself if it is no fusion, if an operation inside of it
     updates an array in place, or if no operation that reads the value has a source line.
 
-    writers: if given, only operations count that also depend on the result of one of these instructions.
+    writers: if given, only operations that also depend on the result of one of these instructions count.
     """
     if reader.opcode != "fusion":
         return reader

@@ -174,7 +174,8 @@ class ValueUses:
 
     def reads_part(self, user: HloInstruction, position: Position) -> bool:
         """Returns whether an instruction reads only slices of a value. position: the value. The instruction may be a
-        fusion or an asynchronous start."""
+        fusion or an asynchronous start.
+        """
         if user.opcode in SLICES or user.opcode == "gather":
             return True
         if user.opcode not in ASYNC_STARTS | {"fusion"}:

@@ -381,7 +381,8 @@ class _Operations:
 
     def is_result(self, own: TagPath, instruction: HloInstruction) -> bool:
         """Returns whether the instruction has the result of the operation with this tag. Of several instructions with the
-        tag, the result of one is the operation's."""
+        tag, the result of one is the operation's.
+        """
         return self._results.get(own) is instruction
 
     def find(self, path: TagPath) -> HloInstruction | None:

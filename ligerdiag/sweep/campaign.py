@@ -248,7 +248,8 @@ def _list_rows(
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
     """Returns a cell of the matrix, made from the report of its case. Raises FieldError if the report is not one of
-    `check`."""
+    `check`.
+    """
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}
     replay, worst = case.get("replay"), max(outputs.values(), key=VERDICT_ORDER.index, default=None)

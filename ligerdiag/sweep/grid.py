@@ -140,7 +140,8 @@ class SweepPlan:
 
 def load_grid(path: Path) -> SweepGrid:
     """Returns the settings in a grid file. Raises InputError if a key or value is wrong; the message names the file and
-    the key."""
+    the key.
+    """
     try:
         if path.stat().st_size > MAXIMUM_BYTES:
             raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
@@ -276,8 +277,8 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"the imports of `{unknown}` are unknown, so its stored results could not be found again: expected a file of"
-            f" your own projects, and a writable cache at `{cache.root}`"
+            f"the imports of `{unknown}` are unknown, and a sweep needs them to find its stored results again: name a file"
+            f" of your own project, and make the cache at `{cache.root}` writable"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 
@@ -329,7 +330,8 @@ def compute_settings_sha256(folder: Path) -> str:
 @remember
 def describe_versions(toolchain: str) -> str:
     """Returns the versions and options of a toolchain as text, also if its environment does not exist yet. Raises InputError
-    if the toolchain is unknown."""
+    if the toolchain is unknown.
+    """
     if toolchain == DEFAULT:
         return json.dumps(sorted(current_toolchain().versions.items()))
     spec = find_spec(toolchain)
@@ -409,7 +411,8 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
     """Returns the dependencies with paths relative to the project's folder. So two clones of a project give the same
-    keys."""
+    keys.
+    """
     return {
         move_path(name, lambda path: os.path.relpath(path, source.root)): digest
         for name, digest in dependencies.items()

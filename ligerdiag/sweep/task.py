@@ -108,8 +108,9 @@ def answer_task(task: SweepTask, options: Json) -> Json:
 
 
 def make_environ(task: SweepTask) -> dict[str, str]:
-    """Returns the environment variables for the process of a task: those of this worker, but the task's own for variables
-    that can change a compile."""
+    """Returns the environment variables for a task's process. They are those of this worker; variables that can change a
+    compile have the task's values.
+    """
     here = compute_important_environment()
     return {name: value for name, value in os.environ.items() if name not in here} | dict(task.environment)
 
@@ -159,7 +160,9 @@ def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, byte
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}")
     except subprocess.TimeoutExpired as error:
-        raise TaskDied(f"case `{task.case_id}`: the check was ended after {error.timeout:g} s") from None
+        raise TaskDied(
+            f"case `{task.case_id}`: the check took longer than {error.timeout:g} s, and was ended"
+        ) from None
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
     except OSError as error:
@@ -174,7 +177,7 @@ def _require_whole(report: Json, task: SweepTask) -> None:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
         if not read_list(report, "cases"):
-            raise TaskDied(f"case `{task.case_id}`: the check reported no case of that id")
+            raise TaskDied(f"case `{task.case_id}`: the report of the check does not have this case")
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
 
@@ -182,11 +185,11 @@ def _require_whole(report: Json, task: SweepTask) -> None:
 def _require_same(task: SweepTask, cache: Cache) -> None:
     if compute_fingerprint(task.toolchain) != task.fingerprint:
         raise UnfitWorker(
-            f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than the client:"
-            " install the same on both"
+            f"ligerdiag or a package of toolchain `{task.toolchain}` on a worker differs from that on the client:"
+            " install the same versions on both"
         )
     if not cache.are_unchanged(drop_unseen(locate_files(task.source, task.dependencies))):
-        raise UnfitWorker(f"a worker has other files than the client: give it the same `{task.source.root}`")
+        raise UnfitWorker(f"files on a worker differ from those on the client: give it the same `{task.source.root}`")
 
 
 def main() -> None:

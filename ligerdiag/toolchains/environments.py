@@ -46,8 +46,8 @@ def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, on
     """Runs uv in `directory`, and calls `on_line` with each line that uv prints. Raises UvError if uv fails. If this process
     is interrupted, uv ends too.
 
-    command: from `find_uv`. arguments: of uv. directory: outside of any project, because uv would read the project's
-    `[tool.uv]`.
+    command: from `find_uv`. arguments: uv's arguments. directory: outside of any project, because uv would read the
+    project's `[tool.uv]`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     with subprocess.Popen(
@@ -129,7 +129,8 @@ def has_environment(directory: Path) -> bool:
 
 def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Path:
     """Returns the directory of a toolchain's environment. Makes the environment if it does not exist yet. Raises
-    InputError if it cannot be made."""
+    InputError if it cannot be made.
+    """
     directory = locate_environment(spec, cache)
     if has_environment(directory):
         return directory
@@ -157,8 +158,8 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
     """Returns the differences between an environment and the toolchain's pins, such as `triton 3.2.0 instead of 3.1.0`.
 
-    The text for a missing package, or a missing library of `rocm_libraries`, is `no scipy`. Packages that the toolchain does
-    not pin are ignored.
+    If a package or a library of `rocm_libraries` is missing, the text is `no`, followed by its name. Packages that the
+    toolchain does not pin are ignored.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}

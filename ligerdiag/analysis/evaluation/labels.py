@@ -56,7 +56,8 @@ def unite(sets: Iterable[Labels]) -> Labels:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
     """The alternative values of the result of a loop or conditional. When the program runs, one of them becomes the
-    result."""
+    result.
+    """
 
     instruction: str
     """Name of the loop or conditional."""

@@ -113,7 +113,8 @@ class _Search:
 
     def describe(self, path: TagPath, twin: TagPath, kept: HloInstruction) -> MergedRead | None:
         """Returns the record of two merged operations. path, twin: their tag paths. kept: the instruction that computes
-        both. Returns None if the program lacks one of the operations."""
+        both. Returns None if the program lacks one of the operations.
+        """
         operation, other = self._find_operation(path), self._find_operation(twin)
         if operation is None or other is None or operation is other:
             return None

@@ -134,9 +134,7 @@ class Evaluation:
                     return
                 case _:
                     self._step(frame, op, active)
-        raise NotFollowedError(
-            f"a block of `{frame.function.name}` does not end with a known branch or return"
-        )
+        raise NotFollowedError(f"a block of `{frame.function.name}` does not end with a known branch or return")
 
     def _return(self, frame: _Frame, active: Mask, values: tuple[IndexValue, ...]) -> None:
         seen = [taken for taken, _ in frame.returned if (taken & active).any()]

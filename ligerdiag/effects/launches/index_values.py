@@ -223,7 +223,8 @@ def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
 
 def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
     """Returns integers reduced to the range of a signed integer of `bits` bits. Unknown if they may be too large to
-    represent."""
+    represent.
+    """
     low, high = compute_bounds(value)
     if low < -LARGEST or high > LARGEST:
         return UNKNOWN

@@ -1,7 +1,8 @@
 """Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through these values.
 
 A *place* is memory: a buffer of the call, the table of the buffers' addresses, bytes of the host function's stack frame,
-memory of the kernel's own, or unknown memory."""
+memory of the kernel's own, or unknown memory.
+"""
 
 import re
 from dataclasses import dataclass, field
