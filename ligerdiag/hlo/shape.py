@@ -92,7 +92,7 @@ def is_integer(shape: ShapeProto) -> bool:
 
 
 def compute_byte_size(shape: ShapeProto) -> int | None:
-    """Returns the bytes of a dense array. Returns None for a tuple or a token, or if elements are packed or of unknown size."""
+    """Returns the bytes of a dense array. Returns None for a tuple, a token, and packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
     if is_predicate(shape):
         return count_elements(shape)

@@ -24,7 +24,7 @@ class DonatedOutputs:
 
     @cached_property
     def by_allocation(self) -> Mapping[int, int]:
-        """Returns the number of the output in the bytes of each donated argument, by the index of the argument's allocation."""
+        """Returns the number of the output in the bytes of each donated argument, by the index of its allocation."""
         leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
         taken = {
             (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
