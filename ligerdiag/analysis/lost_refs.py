@@ -1,6 +1,9 @@
 """Finds writes to Refs that JAX lost between the trace and XLA: an output needs the contents that a kernel writes to a Ref,
 and does not get them in XLA's program.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 Two programs are compared: the program as written, in which a Ref is a value and a kernel call returns the Ref's new
 value (see `compile.lowering.refs`), and the program that JAX gives to XLA. Both are evaluated in program order, with
 the labels of `evaluation.labels`: FRESH(W) means that a value depends on what W wrote, ORIG(W) that it depends on the

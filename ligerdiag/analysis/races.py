@@ -1,6 +1,8 @@
 """Finds races: reads of bytes that a kernel overwrites while nothing, not even the schedule, orders the read and the
 write.
 
+A dependence set says on which hidden writes a value depends (see `evaluation.labels`).
+
 Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA does
 not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap. There are
 two forms of a race. The operation may be in flight while the kernel runs, and access bytes that the kernel overwrites. Or

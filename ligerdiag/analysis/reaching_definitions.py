@@ -1,6 +1,9 @@
 """Finds the operations that define a kernel's operand: XLA may keep equal values in the same bytes, and a kernel that
 overwrites one then overwrites the others too.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 
 - `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a

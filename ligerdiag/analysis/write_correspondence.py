@@ -1,6 +1,9 @@
 """Matches the program's hidden writes with the kernel calls of the optimized module, and finds calls that were lost on
 the way.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 A kernel call is recognised by its tag path (the tag of the call, a number that ligerdiag gave it before the compile,
 after the tags of the calls that lead to it). Without tags it is recognised by target and payload, if only one call of
 the program has them. A kernel call of the optimized module that is not in the program is never silently dropped: a note

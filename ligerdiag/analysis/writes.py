@@ -1,5 +1,9 @@
 """Finds hidden writes of the program as written: operands that a kernel call writes without XLA knowing.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. A *call path* leads from the entry computation to an instruction. It is a tuple of
+frames, each an instruction and the computation that contains it; the last frame is the instruction itself.
+
 A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases; nothing else that
 the call declares matters. A kernel with unknown effects counts as a hidden write that may or may not happen.
 

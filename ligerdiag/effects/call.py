@@ -1,5 +1,8 @@
 """Computes the effects of one custom call, whatever its target.
 
+A *configuration* is one way in which the launcher may run a kernel, with its own block sizes and grid. An autotuned call
+has several.
+
 The effects of a call that carries a kernel follow from the kernel's IR. For other calls, `ligerdiag.hlo.custom_calls`
 lists the targets that only read their operands and write their outputs. The effects of a call to an unlisted target are
 UNKNOWN, unless the user declares them (see `declared`).

@@ -1,5 +1,8 @@
 """Parses the backend config of a custom call, which holds its kernel; jax-triton and Pallas write three kinds.
 
+A *configuration* is one way in which the launcher may run a kernel, with its own block sizes and grid. An autotuned call
+has several.
+
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
 `triton_kernel_call_ffi` (since 0.4)       attribute dictionary, the same bytes in its string `opaque`

@@ -1,5 +1,9 @@
 """Finds out which values of the program an array of the schedule equals, who made it, and on what evidence this is known.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. The *expression number* of an array names the expression that computes it: arrays
+with one number are equal (see `expression_table`).
+
 Three witnesses are heard, and their contradictions are part of the answer:
 
 - **structure**: program and schedule are numbered in one table of expressions (see `module_values`). An equal number is a

@@ -1,5 +1,8 @@
 """Numbers every array of a module by its expression (see `expression_table`), through calls, fusions, branches and loops.
 
+The *expression number* of an array names the expression that computes it: arrays with one number are equal (see
+`expression_table`).
+
 An instruction has one tree of numbers for each path of callers that leads to it. Within a loop, a number is an array of
 one iteration:
 

@@ -1,5 +1,8 @@
 """Numbers slices by the expressions of the values from which they are taken.
 
+The *expression number* of an array names the expression that computes it: arrays with one number are equal (see
+`expression_table`).
+
 A slice of a sum, a product of matrices, a concatenation, a broadcast or a transpose is the same operation on slices of
 its operands. XLA computes one form where the author has written the other (DotMerger, SliceSinker), so the number is
 always that of the second form.

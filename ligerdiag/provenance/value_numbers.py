@@ -1,6 +1,9 @@
 """Numbers the values of the program: two operations with one number have the same value, as XLA's common subexpression
 elimination sees it.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 - `find_same_elements` finds operations that return their operand's elements unchanged, in the same number. XLA may make
   operand and result one value, so that a kernel that overwrites one overwrites the other. They are copy, reshape,
   transpose, bitcast; convert to the same element type; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,

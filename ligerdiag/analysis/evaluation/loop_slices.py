@@ -1,6 +1,11 @@
 """Finds calls in a loop that get a different slice of an array in each iteration, so that no two iterations touch the
 same bytes.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself. A *memory slice* is the bytes that the buffer
+assignment gives to one array; it has a number. A dependence set says on which hidden writes a value depends (see
+`evaluation.labels`).
+
 XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of
 different iterations are disjoint if all of this holds:
 

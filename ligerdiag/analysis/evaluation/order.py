@@ -1,6 +1,9 @@
 """Computes which instructions are forced to run before which others: by data and control edges inside a computation,
 and by the nesting of computations.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 An earlier position in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An
 asynchronous instruction counts as finished when its done has run, and not before.
 """

@@ -1,5 +1,9 @@
 """Finds the reads that nothing orders with a hidden write. This is the project's only definition of a lucky read.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself. A *memory slice* is the bytes that the buffer
+assignment gives to one array; it has a number.
+
 A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values W
 overwrites. R and W are ordered
 

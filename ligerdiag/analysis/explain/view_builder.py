@@ -1,6 +1,8 @@
 """Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, the instructions that use these
 buffers and when, and how each output is computed.
 
+The LogicalTime of an instruction is its position in XLA's flattened schedule.
+
 An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
 reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by luck,
 then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the

@@ -1,5 +1,9 @@
 """Finds the first operations on the way to a wrong output that get another version than they mean.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. A *memory slice* is the bytes that the buffer assignment gives to one array; it
+has a number. A set of hidden writes "as bits" is an integer with a bit for each write (see `LabelSpace.bits_of`).
+
 A wrong operation (see `compared_edges`) without a wrong operation upstream (looking through operations that the
 compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop
 the wrong value makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its

@@ -1,5 +1,8 @@
 """Finds the operation of the program that gets the wrong version where XLA made one instruction of two operations.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 The instruction that is left has the name and the source line of one of the two. If both mean the same version of an
 overwritten value, that does no harm. If they do not, one of them is wrong, and it need not be the one whose line the
 instruction has. For example, in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the

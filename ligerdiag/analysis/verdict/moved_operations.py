@@ -1,5 +1,8 @@
 """Finds operations of the author that XLA has moved behind other operations and that keep their name there.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 SliceSinker turns `x[:8] * y[:8]` and `x[8:] * y[8:]` into slices of `x * y`. AllReduceReassociate turns
 `psum(x) + psum(y)` into `psum(x + y)`, and ReduceScatterReassociate does the same. Each new slice or collective is a clone
 of the one whose result was the first factor or term, name and tag included. It is not this operation: it depends on `y`

@@ -1,6 +1,9 @@
 """Finds out which operation of the program computes each operand of an optimized instruction, and on which hidden
 writes the operand depends (its dependence set).
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag, the
 number that ligerdiag gave each operation before the compile. The operand, or the value that a fusion gets for it, must have
 the tag of the intended operation; bitcasts and get-tuple-elements in between do not count. There are exceptions:

@@ -1,5 +1,8 @@
 """Finds the outputs that depend on wrong operations, both in the program and in the schedule.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 An operation is *wrong* about a hidden write if the instruction that computes it in the schedule misses that write, or sees
 it and should not (it is stale or clobbered, see `comparison`). Not every output that uses the instruction is wrong then: XLA
 may have merged several operations into this instruction, and the output may need it for another of these operations. So an

@@ -1,5 +1,8 @@
 """Finds conversions that have the name of a later one, and whose readers get the right version nevertheless.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
     program                              schedule
     h      = f32[] convert(a)            wide   = f32[] convert(a)
     loss   = custom-call(h)              loss   = custom-call(wide)      # the kernel overwrites the operand
