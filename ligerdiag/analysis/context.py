@@ -118,8 +118,8 @@ class Context(EvaluatedPair):
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """Returns a graph that leads from each value of the schedule to the values from which it is computed. The graph
-        includes hidden writes (see `value_flow`); it is computed on first use.
+        """Returns the graph of the schedule's values: which value is computed from which. The graph includes hidden
+        writes (see `value_flow`); it is computed on first use.
         """
         return follow_writes(self)
 

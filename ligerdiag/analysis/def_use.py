@@ -200,9 +200,7 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Yields the instructions that read the overwritten value, or a value from which it was moved, in the order of
-        the schedule.
-        """
+        """Yields the instructions that read an overwritten value or its source, in the order of the schedule."""
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
             (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)

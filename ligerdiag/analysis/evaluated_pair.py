@@ -69,8 +69,8 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Returns a mapping from the id of each instruction in the optimized module to its LogicalTime, its position in
-        XLA's flattened schedule.
+        """Returns the LogicalTime of each optimized instruction by its id. This is its position in XLA's flattened
+        schedule.
         """
         return compute_logical_times(self.optimized)
 
@@ -90,7 +90,7 @@ class EvaluatedPair:
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
-        """Returns the custom call in the optimized module that performs the write; None if no call does."""
+        """Returns the custom call of the optimized module that performs a hidden write; None if there is none."""
         return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
@@ -143,8 +143,8 @@ class Evaluator:
 
     @cached_property
     def unordered(self) -> UnorderedReads:
-        """Returns the reads in the schedule that nothing forces to come before or after a hidden write; computed once for
-        all evaluations.
+        """Returns the reads that nothing forces to come before or after a hidden write. Computed once for all
+        evaluations.
         """
         return find_unordered_reads(
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
@@ -160,12 +160,12 @@ class Evaluator:
 
     @cached_property
     def identification(self) -> Identification:
-        """Returns an object that says which value of the program an array of the optimized module equals."""
+        """Returns the `Identification`: it says which value of the program an array of the schedule equals."""
         return identify_arrays(self.program, self.optimized)
 
     def computes_another(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction surely computes a value that differs from the value of the operation with this tag
-        path. The instruction has this operation's name. False if tags were computed from metadata.
+        """Returns whether an instruction surely does not compute the value of the operation with this tag path. The
+        instruction has this operation's name. False if tags were computed from metadata.
         """
         return self.retagged is None and self.identification.is_another(instruction, path)
 
@@ -228,7 +228,7 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds, for each output, the hidden writes that change only rows that the output does not use.
+        """Finds, for each output, the hidden writes that change no row that the output uses.
 
         Considers the writes that cover only some rows of their operand. Returns the bits of all of them, and for each
         output the bits of those whose rows it uses neither in the program nor in the schedule (see `LabelSpace.bits_of`).

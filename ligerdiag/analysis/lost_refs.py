@@ -69,7 +69,7 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call or a store whose write to a Ref is missing from some outputs that need it."""
+    """A kernel call or a store whose write to a Ref does not get to all outputs that need it."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""
@@ -112,7 +112,7 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each kernel call and each store whose write to a Ref is lost, or seems lost for an unknown reason.
+    """Returns the kernel calls and stores whose write to a Ref is lost, or seems lost for an unknown reason.
 
     program: the program as written. lowered: the program that JAX gives to XLA. effects_of: returns the effects of a
     custom call's kernel. output_names: name of each leaf of the program's result. call_names: maps the tag of a
@@ -262,9 +262,9 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors that `follow` does not find: errors of operations on which the output depends
-        only through a hidden write. hidden: the program's hidden writes. wrong: maps the tag path of a wrong operation to
-        its errors.
+        """Returns, for each output, the errors that `follow` does not find. These are errors of operations on which the
+        output depends only through a hidden write. hidden: the program's hidden writes. wrong: maps the tag path of a
+        wrong operation to its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)

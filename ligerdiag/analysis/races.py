@@ -159,8 +159,8 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Returns the commands of a command buffer that may run at the same time as `command`, because XLA does not order them
-    with it. buffers: XLA's buffer assignment. positions: the place of each value in it.
+    """Returns the commands of a command buffer that XLA does not order with `command`, so that they may run at the same
+    time. buffers: XLA's buffer assignment. positions: the place of each value in it.
     """
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
@@ -224,7 +224,7 @@ _SYNCHRONOUS = b'"is_sync":true'
 
 
 class RaceKind(Enum):
-    """The part of a race that is in flight: the reader, the kernel, or both as commands of one command buffer."""
+    """Who is in flight in a race: the reader, the kernel, or both as commands of one command buffer."""
 
     READER_IN_FLIGHT = "reader in flight"
     KERNEL_IN_FLIGHT = "kernel in flight"

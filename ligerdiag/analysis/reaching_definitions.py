@@ -113,7 +113,7 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns the value in memory that a kernel gets as an operand, and whether it gets only a slice of the value. If a
+    """Returns (the value in memory that a kernel gets as an operand, whether it gets only a slice of the value). If a
     fusion contains the kernel, the value is an operand of the fusion.
 
     Returns None if a fusion contains the kernel and computes its operand. frames: the call path to the kernel.

@@ -83,8 +83,8 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns the optimized module without the tags that are certainly wrong: the instruction cannot compute the
-        operation that its tag names.
+        """Returns the optimized module without wrong tags. A tag is wrong if the instruction cannot compute the
+        operation that it names.
         """
         if not self.refuted:
             return optimized

@@ -136,8 +136,8 @@ class ValueFlow:
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Returns whether a reader reads the bytes of a value after the kernel has overwritten them, in the same iteration
-        or in a later one. definition: the value. reader: None for an output of the program.
+        """Returns whether a reader reads the bytes of a value after the kernel has overwritten them. A read in a later
+        iteration counts. definition: the value. reader: None for an output of the program.
         """
         if reader is None:
             return True

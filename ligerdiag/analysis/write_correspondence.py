@@ -276,8 +276,8 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns the place of a call's operand in memory: (slice numbers, whether the kernel gets only a part of the slice).
-    frames: the call path to the call. Returns None if the place is unknown.
+    """Returns the place of a call's operand in memory, as (slice numbers, whether the kernel gets only a part of the
+    slice). frames: the call path to the call. Returns None if the place is unknown.
     """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:

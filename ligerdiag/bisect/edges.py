@@ -134,8 +134,8 @@ class _Experiment:
         return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns whether each set of ties makes every output fresh, and does not change which hidden writes the outputs
-        should see. The result is None for a set if that is unknown.
+        """Returns whether each set of ties makes every output fresh. The ties must not change which hidden writes the
+        outputs should see. The result is None for a set if that is unknown.
         """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)

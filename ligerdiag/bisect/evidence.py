@@ -129,9 +129,9 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence for a step of XLA that loses an output: afterwards, no order of the instructions makes the output
-    right. The evidence names the operation that gets the wrong contents of the overwritten value, and shows its read before
-    and after the step.
+    """Returns evidence for a step of XLA that loses an output. Afterwards, no order of the instructions makes the output
+    right. The evidence names the operation that gets the wrong contents of the overwritten value, and shows its read
+    before and after the step.
 
     before: the judgement of the module before the step. If it is None, the evidence is only about the module after the step.
     """
@@ -167,9 +167,9 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence for a step of XLA that loosens the order: afterwards, the reader of the overwritten value may run
-    before the kernel. The evidence shows the path of data from the kernel to the reader before the step, and that there is
-    none after it.
+    """Returns evidence for a step of XLA that loosens the order. Afterwards, the reader of the overwritten value may run
+    before the kernel. The evidence shows the path of data from the kernel to the reader before the step, and that there
+    is none after it.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)

@@ -280,7 +280,7 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SensitivityChange:
-    """A change from one snapshot to the next, in the verdict on an output or in the verdict's dependence on the schedule."""
+    """A change from one snapshot to the next, in an output's verdict or in its order sensitivity."""
 
     step: CompilerStep | None
     """The step of XLA that ends with this snapshot; None for the program as XLA got it."""

@@ -142,9 +142,7 @@ class _Inliner:
 
 
 class SchedulePolicy(StrEnum):
-    """The rule by which a synthetic schedule runs kernel calls: as late or as early as dependences allow, or in the author's
-    order.
-    """
+    """The rule by which a synthetic schedule places kernel calls: late, early, or in the author's order."""
 
     LATE = "late"
     EARLY = "early"

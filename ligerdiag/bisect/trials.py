@@ -541,9 +541,9 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, or `lossy
-    0.25` for a relative error of 0.25. If there are no numbers, returns the reason, such as `too large`. Returns '' if
-    there is no replay, or if the trial ended with an error.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts, such as `agrees`, `DISAGREES`, or
+    `lossy 0.25` for a relative error of 0.25. If there are no numbers, returns the reason, such as `too large`. Returns
+    '' if there is no replay, or if the trial ended with an error.
     """
     if replay is None or outcome.error:
         return ""

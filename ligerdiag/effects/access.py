@@ -38,7 +38,7 @@ class WriteCoverage(StrEnum):
 
 
 class Neighbours(StrEnum):
-    """Whether two programs of the grid use the same element of a buffer, and at least one of them writes it.
+    """Whether two programs of the grid use one element of a buffer, and at least one of them writes it.
 
     SHARED means that two programs certainly do so; DISJOINT means that no two programs can.
     """
@@ -134,8 +134,9 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Says whether programs of the grid would write bytes that different programs read, if two buffers were the same bytes.
-    `reader` is the buffer that the kernel reads, `writer` the buffer that it writes; they may be one buffer.
+    """Says whether programs of the grid would conflict if two buffers were the same bytes. They conflict if one writes
+    bytes that another one reads. `reader` is the buffer that the kernel reads, `writer` the buffer that it writes; they
+    may be one buffer.
     """
 
     reader: int
@@ -160,7 +161,8 @@ class InPlace:
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns an `InPlace` for each pair of buffers that is true of all configurations that the launcher may run.
+    """Joins the pairs of buffers of several configurations. The `InPlace` of a pair is true of all configurations that
+    the launcher may run.
 
     A pair is SHARED if it is SHARED in at least one configuration, and DISJOINT if it is DISJOINT in all configurations.
     A pair that is neither is left out. found: for each configuration, its known pairs.

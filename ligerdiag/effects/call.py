@@ -111,7 +111,7 @@ def explain_untrusted(call: HloInstruction) -> str:
 
 
 def needs_parser(target: str) -> bool:
-    """Returns whether a parser in C++ is needed to find the effects of a call to `target`, because only it reads the IR."""
+    """Returns whether only a parser in C++ can read the kernel of a call to `target`."""
     return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 

@@ -261,8 +261,8 @@ def parse_word(line: str, name: str) -> str:
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer in the printed line of an `arith.constant`: 0 or 1 for a boolean, and the element for a tensor of
-    equal elements. Returns None for any other constant.
+    """Returns the integer in the printed line of an `arith.constant`. It is 0 or 1 for a boolean, and the element for a
+    tensor of equal elements. Returns None for any other constant.
     """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:

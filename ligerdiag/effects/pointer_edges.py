@@ -133,7 +133,9 @@ def touches_memory(assembly: str) -> bool:
 
 
 def is_confined(assembly: str) -> bool:
-    """Returns whether inline PTX certainly accesses no memory: it has no brackets, which PTX puts around each address."""
+    """Returns whether inline PTX certainly accesses no memory. It then has no brackets, which PTX puts around each
+    address.
+    """
     return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
 
 

@@ -43,8 +43,7 @@ ELSEWHERE_BIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerSummary:
-    """Summary of a function: through which arguments it `reads`, through which it `writes`, and through which its effects
-    are `unknown`.
+    """The arguments through which a function reads, writes, and has unknown effects.
 
     Each of these sets of arguments is an integer. Bit `i + 1` represents argument `i`; bit 0 represents addresses of unknown
     origin.

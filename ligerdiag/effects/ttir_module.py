@@ -36,7 +36,8 @@ operation without a location in the kernel's Python source.
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns the line of Python source that each of some lines of a printed module names; None for a line without one.
+    """Returns the line of Python source that a printed line of a module names, for each line in `lines`. None for a line
+    without one.
 
     text: the whole printed module, which defines the locations. lines: some lines of `text`.
     """

@@ -26,8 +26,8 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 @dataclass(frozen=True, slots=True)
 class CounterOffset:
-    """A number in a loop's body: an element of the loop's state plus a constant, a constant minus the element, or a constant
-    alone.
+    """A number in a loop's body: a constant, or an element of the loop's state plus a constant, or a constant minus the
+    element.
     """
 
     element: int | None

@@ -206,8 +206,8 @@ def look_through_forward(
 
 
 def list_running(module: HloModule) -> list[HloComputation]:
-    """Returns the computations whose values have storage: the entry computation, and all that loops, branches, calls and
-    asynchronous starts run. The entry comes first. A computation that is fused or applied does not count.
+    """Returns the entry computation, and all computations that loops, branches, calls and asynchronous starts run. Their
+    values have storage. The entry comes first. A computation that is fused or applied does not count.
     """
 
     def list_called(number: int) -> list[int]:

@@ -155,8 +155,8 @@ class HloInstruction:
 
     @property
     def aliasing_outputs(self) -> Mapping[int, int]:
-        """Returns the number of the output that aliases an operand, by the operand's number: `{0: 1}` if output 1 aliases
-        operand 0. Outputs are the leaves of the result.
+        """Returns the number of the output that aliases an operand, by the operand's number. This is `{0: 1}` if output
+        1 aliases operand 0. Outputs are the leaves of the result.
         """
         leaves = list(iterate_leaves(self.shape))
         return {operand: leaves.index(leaf) for operand, leaf in self.operand_output_aliases.items()}
@@ -298,8 +298,8 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the tag path of the author's operation that an instruction of this module computes: the tags of the calls
-        that lead to the operation, outermost first, then its own tag. Returns () if unknown.
+        """Returns the tag path of the author's operation that an instruction computes. It has the tags of the calls that
+        lead to the operation, outermost first, then its own tag. Returns () if unknown.
         """
         return self.tags.get(instruction.id, ())
 

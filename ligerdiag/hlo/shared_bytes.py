@@ -97,8 +97,8 @@ class TooManyStepsError(Exception):
 def find_shared_bytes(
     module: HloModule, buffers: BufferAssignment, *, is_assigned: bool = True
 ) -> tuple[SharedBytes, ...]:
-    """Returns the pairs of values that are alive at the same time in the same bytes, in the order of their first
-    readers.
+    """Returns the pairs of values that are needed at the same time in the same bytes. They are in the order of their
+    first readers.
 
     is_assigned: whether `buffers` is XLA's own assignment. If not, it only says which values must share bytes. An
     instruction may then write over exactly the bytes of any operand, and the program over any argument. Raises
@@ -133,8 +133,8 @@ class _Bytes:
         return _Bytes(self.starts.copy(), self.ends.copy(), self.held.copy())
 
     def find(self, first: int, end: int) -> tuple[int, int]:
-        """Returns the numbers of the ranges that overlap the bytes from `first` to `end`, exclusive, of an allocation:
-        (number of the first, number after the last).
+        """Returns the ranges of an allocation that overlap the bytes from `first` to `end`, exclusive, as (number of the
+        first range, number after the last).
         """
         low = bisect_right(self.starts, first) - 1
         if low < 0 or self.ends[low] <= first:
@@ -167,8 +167,8 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns the contents of a slice's allocation, and the numbers of their ranges that overlap the slice: (contents,
-        number of the first range, number after the last). The two numbers are equal if nothing was written to the slice.
+        """Returns the contents of a slice's allocation, and the ranges that overlap the slice, as (contents, number of
+        the first range, number after the last). The two numbers are equal if nothing was written to the slice.
         """
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)

@@ -32,8 +32,8 @@ _MOST = 100_000
 
 @dataclass(slots=True, eq=False)
 class SharedStorage:
-    """Finds the positions of one module that share bytes in every order that XLA may choose, because they hold one value. A
-    position is an instruction and a leaf of its result.
+    """Finds the positions of one module that always share bytes, because they hold one value. A position is an
+    instruction and a leaf of its result.
     """
 
     module: Final[HloModule]

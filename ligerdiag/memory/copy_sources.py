@@ -170,8 +170,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value and its earlier forms: the value from which an update in place, a copy or a transposition made
-        it, and so on. Ends with a value that was made in any other way.
+        """Yields a value and its earlier forms. An earlier form is the value from which an update in place, a copy or a
+        transposition made it. Ends with a value that was made in any other way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):

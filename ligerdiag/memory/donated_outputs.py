@@ -38,7 +38,7 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns the donated argument from which a value is computed, if it is not the argument whose bytes the value has.
+        """Returns a donated argument from which a value is computed although it has the bytes of a different one.
 
         number: the argument whose bytes the value has. The returned argument has the same size. First looks at the arguments
         that the value's last operation reads, then at all arguments on which the value depends. Returns None if there is no

@@ -23,7 +23,7 @@ _MOVES_ORDER = frozenset({"transpose", "copy"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Move:
-    """A copy in the schedule: a result of an instruction that has all of a value that already exists in other bytes."""
+    """A copy in the schedule: a result that repeats all of a value in other bytes."""
 
     instruction: HloInstruction
     index: ShapeIndex

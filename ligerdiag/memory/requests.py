@@ -16,7 +16,7 @@ from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InPlaceRequest:
-    """An operation of the schedule that asks to work in place: its result has to be in the bytes of an operand.
+    """An operation of the schedule that asks to work in place. Its result has to be in the bytes of an operand.
     `is_in_place` says whether XLA puts it there without a copy.
     """
 

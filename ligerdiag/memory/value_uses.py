@@ -167,8 +167,8 @@ class ValueUses:
                 yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
-        """Returns whether XLA requires an instruction to write a result into the bytes of an operand, as for an update or an
-        aliased call. user: the instruction. value: the operand. leaf: the leaf of the operand.
+        """Returns whether XLA requires an instruction to write a result into the bytes of an operand. It does so for an
+        update or an aliased call. user: the instruction. value: the operand. leaf: the leaf of the operand.
         """
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 

@@ -301,8 +301,8 @@ class _Footprints:
                 self._meant[path[-1:]] = self._meant.get(path[-1:], 0) | program_footprints[one]
 
     def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
-        """Returns whether an instruction is computed from an argument or kernel from which an operation is not computed.
-        path: tag path of the operation.
+        """Returns whether an instruction depends on an argument or kernel on which an operation does not depend. path:
+        tag path of the operation.
         """
         meant = self._meant.get(path[-1:])
         return meant is not None and bool(self._schedule.get(instruction.id, 0) & ~meant)

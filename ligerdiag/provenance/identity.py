@@ -50,9 +50,7 @@ class Maker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One piece of evidence on an array: the values of the program that the array equals, and whether the evidence is
-    firm.
-    """
+    """One piece of evidence that an array equals certain values of the program. It is firm or not."""
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]
@@ -71,9 +69,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueIdentity:
-    """The values of the program that one array of the schedule equals, who made the array, and on what evidence this is
-    known.
-    """
+    """The values of the program that one array of the schedule equals, its maker, and the evidence."""
 
     values: frozenset[ProgramValue] = frozenset()
     """The values of the program whose dimensions and elements the array has, up to rounding; empty if none is known."""

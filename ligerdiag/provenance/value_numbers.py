@@ -275,8 +275,8 @@ def _find_elements(
 
 
 def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand that XLA takes for the same value as the instruction, such as `x` for `x * 1`; None if the
-    instruction has a value of its own.
+    """Returns the operand that XLA takes for the same value as an instruction, such as `x` for `x * 1`. Returns None if
+    there is none.
     """
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]

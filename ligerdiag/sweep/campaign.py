@@ -42,7 +42,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The options of a sweep: the file of its grid, the folder or URL for its results, and the workers that run it."""
+    """The options of a sweep: its grid, the place for its results, and its workers."""
 
     grid: Path
     store: str

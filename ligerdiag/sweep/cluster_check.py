@@ -109,8 +109,8 @@ def _run(
 
 
 def make_options(task: SweepTask, options: CheckOptions) -> CheckOptions:
-    """Returns the options with which a worker checks a task: the task's case and target, the worker's cache, and one
-    process.
+    """Returns the options with which a worker checks a task. They have the task's case and target, the worker's cache,
+    and one process.
     """
     return replace(
         options, selectors=(task.selector,), targets=(task.target,), jobs=1, cache_directory=None, usual_targets=()

@@ -305,8 +305,8 @@ def _write_sizes(sizes: Mapping[str, int]) -> str:
 def make_environment(
     flags: Sequence[str], sizes: Mapping[str, int] = _NO_SIZES[DEFAULT], asked: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the environment variables of a task: those of this process that can change a compile, and those for the task's
-    flags and sizes.
+    """Returns the environment variables of a task. They are those of this process that can change a compile, and those
+    for the task's flags and sizes.
 
     flags: appended to XLA_FLAGS. asked: names of the sizes that the case's file reads; all other sizes are left out.
     """

@@ -160,8 +160,8 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
 
 
 def is_set_for_workers(name: str) -> bool:
-    """Returns whether an environment variable may matter to workers: ligerdiag sets or drops it for them, or it can
-    change the result of a compile (see `compute_important_environment`).
+    """Returns whether an environment variable may matter to workers. It does if ligerdiag sets or drops it for them, or
+    if it can change the result of a compile (see `compute_important_environment`).
     """
     return name in _DROPPED or name in _FIXED or name.startswith((*_IMPORTANT, "PYTHON", "LIGERDIAG_", "TF_CPP_"))
 

@@ -126,9 +126,8 @@ type Ambiguities = Mapping[str, frozenset[Ambiguity]]
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction only changes the form of its one operand, as a reshape, a cast, a slice, a
-    broadcast or a negation does. Returns False if the operand is a constant (see `Reason.CONSTANT`), a scalar or a
-    tuple.
+    """Returns whether the instruction only changes the form of its one operand. Examples are a reshape, a cast, a slice,
+    a broadcast and a negation. Returns False if the operand is a constant (see `Reason.CONSTANT`), a scalar or a tuple.
     """
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
@@ -155,8 +154,8 @@ class ResidualLines:
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
-    """Returns, by index of the hidden write, the source lines of the forward operations that use the write's operand before
-    the write.
+    """Returns the `ResidualLines` of each hidden write by its index: the source lines of forward operations that use the
+    operand before the write.
     """
     found: dict[int, ResidualLines] = {}
     for write in writes:

@@ -165,9 +165,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Finds the instructions of the optimized module that compute a carrier (an operation that holds an operand's value from
-    before a write). Maps the id of each to the ORIG labels that start there. An ORIG label says that a value depends on the
-    contents from before a write.
+    """Finds the instructions of the optimized module that compute a carrier. A carrier is an operation that holds an
+    operand's value from before a write. Maps the id of each to the ORIG labels that start there. An ORIG label says that
+    a value depends on the contents from before a write.
 
     candidates: maps the tag of an instruction that may compute one of several operations to the tag paths of these
     operations. At such an instruction a label starts only if it would start at each of these operations.

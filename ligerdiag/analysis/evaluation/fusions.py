@@ -63,7 +63,7 @@ class FusionSummary:
 
 @dataclass(slots=True, eq=False)
 class FusionSummaries:
-    """The summaries of the fusions of one module, each made when it is first needed and then kept for all evaluations."""
+    """The summaries of the fusions of one module. Each is made when it is first needed, and kept for all evaluations."""
 
     module: HloModule
     places: Places
@@ -151,9 +151,7 @@ class FusionEnvironment(Protocol):
         ...
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the labels and marks that start at this instruction, which `finish_fused` adds to the instruction's
-        dependence set.
-        """
+        """Returns the labels and marks that start at an instruction. `finish_fused` adds them to its dependence set."""
         ...
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:

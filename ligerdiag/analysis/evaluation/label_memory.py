@@ -179,7 +179,7 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Sets the dependence set of a memory slice to the set of the value that an instruction has just defined there."""
+        """Sets the dependence set of a memory slice after an instruction has defined a value there."""
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -275,7 +275,7 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns the label ORIG(W, 0) of each hidden write W that has overwritten all elements that `reader` takes. The
+        """Returns the label ORIG(W, 0) of each hidden write W that overwrites all elements that `reader` takes. The
         label says that a value depends on the contents from before W.
 
         reader: an instruction that takes a slice of an array. number: the memory slice of this array.
@@ -309,9 +309,7 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """An instruction of the optimized module that has the tag of an operation of the program, with the dependence set of its
-    result.
-    """
+    """An instruction of the optimized module with the tag of a program operation, and the dependence set of its result."""
 
     instruction: Final[HloInstruction]
     """The instruction that computes the operation, perhaps inside a fusion."""
@@ -326,8 +324,8 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actual:
-    """The dependence sets of the schedule: the hidden writes on which each output and each tagged operation depends in the
-    schedule.
+    """The dependence sets of the schedule. They say on which hidden writes each output and each tagged operation
+    depends.
     """
 
     outputs: tuple[Labels, ...]

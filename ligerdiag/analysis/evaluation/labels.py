@@ -162,8 +162,8 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns the hidden writes on whose results a value depends: all W with FRESH(W, c) in `labels` for any iteration
-        class c. They are returned as bits (see `bits_of`).
+        """Returns the hidden writes on whose results a value depends. These are all W with FRESH(W, c) in `labels` for
+        any iteration class c. They are returned as bits (see `bits_of`).
         """
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
@@ -171,14 +171,14 @@ class LabelSpace:
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns the hidden writes on whose old contents a value depends: all W with ORIG(W, c) in `labels` for any
-        iteration class c. They are returned as bits (see `bits_of`).
+        """Returns the hidden writes on whose old contents a value depends. These are all W with ORIG(W, c) in `labels`
+        for any iteration class c. They are returned as bits (see `bits_of`).
         """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns a set of hidden writes as bits: the bit of the label FRESH(W, 0) for each hidden write W of the set.
-        Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
+        """Returns a set of hidden writes as bits. It has the bit of the label FRESH(W, 0) for each hidden write W of the
+        set. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
         """
         return unite(1 << (2 * self.classes * write) for write in writes)
 
@@ -212,9 +212,7 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit that represents the mark with this key in a dependence set; the same key always gives the
-        same bit.
-        """
+        """Returns the bit of the mark with this key. The same key always gives the same bit."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -231,8 +229,8 @@ class LabelSpace:
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns the bits of all marks made so far which say that a value is wrong about this hidden write in the
-        current iteration.
+        """Returns the bits of the marks that say that a value is wrong about a hidden write in the current iteration.
+        Has the marks made so far.
         """
         return self._wrong.get(write, 0)
 

@@ -31,8 +31,8 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Returns whether operand number `operand` of a call is a different part of an array in each iteration of the loop
-    around the call. frames: the call path that ends at the call.
+    """Returns whether a call gets a different part of an array in each iteration of the loop around it. operand: number
+    of the operand that is the part. frames: the call path that ends at the call.
     """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False

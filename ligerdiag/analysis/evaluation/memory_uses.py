@@ -97,7 +97,9 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBuffers:
-    """Two buffers of one kernel call that lie in exactly the same bytes: an operand, and a second operand or an output."""
+    """Two buffers of one kernel call that have exactly the same bytes. One is an operand, the other an operand or an
+    output.
+    """
 
     operand: int
     buffer: int

@@ -22,7 +22,7 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 class Order:
-    """Finds out which instructions are forced to run before which, by a search along operands and control edges.
+    """Finds out whether one instruction is forced to run before another, by a search along operands and control edges.
 
     Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between the
     first and the second one. The search from each instruction keeps its state, so that a later search from the same
@@ -133,15 +133,13 @@ class _Line:
         return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
 
     def before(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the ids of the instructions in the same computation that must come before this one: its operands and
-        its control predecessors.
-        """
+        """Returns the ids of the operands and control predecessors of an instruction, which must come before it."""
         return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Returns a mapping from the id of each instruction to its LogicalTime, which is its 0-based position in XLA's flattened
-    schedule. Instructions of called computations come before their caller.
+    """Returns the LogicalTime of each instruction by its id. This is its 0-based position in XLA's flattened schedule.
+    Instructions of called computations come before their caller.
 
     The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """

@@ -134,7 +134,7 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
 
 
 def find_region(slice_: HloInstruction) -> ArrayRegion | None:
-    """Returns the region that a slice instruction takes of its operand; None if it takes the whole operand, cuts
+    """Returns the region that a slice instruction takes of its operand. Returns None if it takes the whole operand, cuts
     several dimensions, or skips elements.
     """
     if slice_.opcode != "slice":

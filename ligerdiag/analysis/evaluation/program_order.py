@@ -79,7 +79,7 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns a tag path for one leaf in the result of a loop or conditional, so that the leaf can get a mark.
+    """Returns a tag path for one leaf in the result of a loop or conditional. The leaf can then get a mark.
 
     path: tag path of the loop or conditional. number: number of the leaf. The last element is negative, `(5, -2)` for leaf 0
     of loop 5, and so is no operation's tag.

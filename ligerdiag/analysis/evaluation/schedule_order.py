@@ -309,15 +309,15 @@ class ScheduleEvaluation:
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels (dependences on contents from before a write) and the marks (extra bits) that start
-        at this instruction.
+        """Returns the ORIG labels and the marks that start at an instruction. ORIG labels are dependences on contents
+        from before a write, marks are extra bits.
         """
         return self._find_starting(instruction, scheduled, reads) | self.marked.get(instruction.id, 0)
 
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is in
+        """Records the dependence set of a tagged operation. Does nothing if the set is empty and the operation is not in
         `wanted`.
         """
         path = self.module.tags.get(instruction.id) if self.records else None

@@ -193,7 +193,7 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether a reader and a kernel use parts of one array that have no common element.
+    """Returns whether a reader and a kernel use different elements of one array.
 
     write: the kernel's part, its operand. reader: call path of an instruction that slices the array, or of a fusion that
     does. number: the memory slice that holds the array. Returns False if the kernel's part is unknown.

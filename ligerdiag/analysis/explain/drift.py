@@ -46,8 +46,8 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """The state of a kernel call in a compile that lacks the call's hidden write, although a second compile has it. For
-    example, the call declares the write there.
+    """The state of a kernel call in a compile that lacks the call's hidden write. For example, the call declares the
+    write there.
     """
 
     DECLARED = "declared"

@@ -29,7 +29,7 @@ def name_reader(pair: SharedBytes) -> str:
 
 
 def describe_pair(pair: SharedBytes) -> str:
-    """Returns a clause that says which value of the pair XLA loses, because it writes the other one over it."""
+    """Returns a clause that says which value of the pair XLA overwrites with the other one."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
         first, second = sorted((lost, other))
@@ -52,7 +52,7 @@ def describe_place(place: Slice) -> str:
 
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
-    """Returns a line about the pair for the section "not covered" of a report, for a module without a buffer assignment. The
+    """Returns a line about the pair for the section "not covered" of a report. The module has no buffer assignment. The
     line says that it is unknown whether XLA copied the lost value first. outputs: names of all outputs of the program.
     """
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]

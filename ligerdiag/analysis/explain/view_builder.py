@@ -377,7 +377,7 @@ class OutputViews:
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
-        """Yields sentences that say what the views of the outputs leave out, such as paths that were not found."""
+        """Yields sentences about omissions in the views of the outputs, such as paths that were not found."""
         if self.elsewhere:
             yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong, but JAX or XLA does; no arrow shows how"
         if self.lost:

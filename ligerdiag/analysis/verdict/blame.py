@@ -40,7 +40,7 @@ WRONG = (Verdict.STALE, Verdict.CLOBBERED)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadFinding:
-    """A read that is wrong or right only by luck, and the names of the outputs that are wrong or latent because of it."""
+    """A wrong or lucky read, and the names of the outputs that are wrong or latent because of it."""
 
     write: HiddenWrite
     reader: HloInstruction
@@ -50,7 +50,7 @@ class ReadFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the verdict on the outputs that are wrong or latent because of this read: stale, clobbered or latent."""
+        """Returns the verdict on the outputs that the read makes wrong or latent: stale, clobbered or latent."""
         return Verdict.LATENT if self.wrong is None else self.wrong.verdict
 
 

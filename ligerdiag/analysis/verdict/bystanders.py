@@ -32,8 +32,8 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """The hidden writes whose bytes each operation and each output reads wrongly: it misses a write that it should see, or
-    sees a write that it should not see.
+    """The hidden writes whose bytes each operation and each output reads wrongly. It misses such a write, or sees it and
+    should not.
     """
 
     operations: Mapping[_Place, Errors]
@@ -56,7 +56,7 @@ class DirectErrors:
         return tuple(found)
 
     def drop_bystanders(self, found: Blamed) -> Blamed:
-        """Returns a copy of the verdicts and of the blamed reads, without the writes that are not responsible for an
+        """Returns a copy of the verdicts and of the blamed reads. It lacks the writes that are not responsible for an
         output.
         """
         responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}

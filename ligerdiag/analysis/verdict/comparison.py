@@ -111,8 +111,8 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class ComparedEdge:
-    """The two versions of one edge (an operand, a value that enters a loop or branch, or an output), or of the result of an
-    operation.
+    """The two versions of one edge. An edge is an operand, a value that enters a loop or branch, or an output; the
+    result of an operation counts as one here.
     """
 
     meant: Labels
@@ -277,7 +277,7 @@ class Comparison:
         return summary
 
     def find_errors_among(self, meant: Labels, delivered: SetSummary) -> Errors:
-        """Returns the hidden writes about which an edge is wrong if it gets any of several dependence sets.
+        """Returns the hidden writes about which an edge may be wrong, if it gets any of several dependence sets.
 
         meant: the set that the edge means. delivered: a summary of the sets that the edge may get. A write counts if the
         edge is stale or clobbered about it with at least one of them.

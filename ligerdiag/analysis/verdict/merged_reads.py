@@ -28,8 +28,8 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version of a value, because XLA merged it with a second operation that means a
-    different version. One instruction computes both.
+    """An operation that gets the wrong version of a value, because XLA merged it with a second operation. The second one
+    means a different version. One instruction computes both.
     """
 
     operation: HloInstruction
@@ -104,8 +104,8 @@ class _Search:
         )
 
     def find_unlike(self, path: TagPath) -> TagPath:
-        """Returns the path of a twin of an operation that the schedule lacks, and that means a different version than the
-        operation. Returns () if there is none. path: tag path of the operation.
+        """Returns the path of a twin that the schedule lacks, and that means a different version than the operation.
+        Returns () if there is none. path: tag path of the operation.
         """
         tagged = self.pair.intended.tagged
         for other in self.twins.list_others(path):

@@ -55,8 +55,8 @@ class MovedOperations:
     )
 
     def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved an operation behind one of its users (an operation that is computed from it in the
-        program). path: tag path of the operation. instruction: the instruction with its name.
+        """Returns whether XLA has moved an operation behind one of its users. A user is an operation that is computed
+        from it in the program. path: tag path of the operation. instruction: the instruction with its name.
         """
         return bool(self.list_reads(path, instruction))
 

@@ -78,8 +78,8 @@ class OperandProvenance:
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand of an instruction, the tag path of the program's operation that computes it, and its
-        dependence set. Returns `UNSEEN` for an operand if neither is known.
+        """Returns (tag path of the program's operation that computes it, dependence set) for each operand of an
+        instruction. Returns `UNSEEN` for an operand if neither is known.
 
         path: tag path of the operation that the instruction computes.
         """

@@ -165,8 +165,8 @@ class Verdicts:
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the schedule performs none of the writes that an output misses, not even as part of a merged call.
-        False if the output misses no write.
+        """Returns whether the schedule performs none of the writes that an output misses. A write of a merged call
+        counts as performed. False if the output misses no write.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
@@ -285,8 +285,8 @@ def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdict
 
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns a copy of the verdicts in which some outputs are clobbered, because XLA overwrites a value that they still
-    need. numbers: their 0-based numbers. A stale output stays stale.
+    """Returns a copy of the verdicts in which some outputs are clobbered. XLA overwrites a value that they still need.
+    numbers: their 0-based numbers. A stale output stays stale.
     """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
@@ -315,8 +315,8 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Returns a copy of the verdicts with worse verdicts on outputs that need a call that may not run. They are stale if the
-    schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
+    """Returns a copy of the verdicts in which outputs are worse if they need a call that may not run. They are stale if
+    the schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):

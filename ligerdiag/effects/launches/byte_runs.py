@@ -64,8 +64,8 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 def make_runs(
     offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
-    """Returns the bytes of the elements that a masked access may use: the elements for which the mask is true, or all if
-    the mask is None or Unknown.
+    """Returns the bytes that a masked access may use. These are the elements for which the mask is true, or all if it is
+    None or Unknown.
 
     offset: the elements' offsets in the buffer. width: bytes of an element. active: bool[programs], the programs that
     execute the access.

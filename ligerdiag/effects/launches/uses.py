@@ -282,7 +282,9 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Says whether programs of a grid would write bytes that different programs read, if two buffers were the same bytes."""
+    """Says whether programs of a grid would conflict if two buffers were the same bytes. They conflict if one writes
+    bytes that another one reads.
+    """
 
     neighbours: Neighbours
     is_update: bool = False
@@ -297,8 +299,8 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """Finds out, for each pair of buffers of one size, whether programs of the grid would conflict if the two were the same
-    bytes. They conflict if a program writes bytes that a different program reads.
+    """Finds out whether programs of the grid would conflict if two buffers of one size were the same bytes. They
+    conflict if a program writes bytes that a different program reads.
 
     A key of the result is (argument that is read, argument that is written). Pairs with an unknown answer are left out.
     """

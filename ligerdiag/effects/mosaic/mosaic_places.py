@@ -56,8 +56,8 @@ NOWHERE: Places = frozenset()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlaceFacts:
-    """The facts found so far about a module: where its values point, where addresses in the host's stack frame point, and
-    how buffers are accessed.
+    """The facts found so far about a module: where values and addresses in the stack frame point, and how buffers are
+    accessed.
     """
 
     count: int
