@@ -151,8 +151,8 @@ class Evaluator:
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an optimized instruction is certainly the author's operation with this tag path, or a clone of
-        this operation.
+        """Returns whether an optimized instruction is certainly the author's operation with tag path `path`, or a clone
+        of it.
         """
         if self.retagged is None:
             return is_named_after(path, instruction)
@@ -164,7 +164,7 @@ class Evaluator:
         return identify_arrays(self.program, self.optimized)
 
     def computes_another(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction surely does not compute the value of the operation with this tag path. The
+        """Returns whether an instruction surely does not compute the value of the operation with tag path `path`. The
         instruction has this operation's name. False if tags were computed from metadata.
         """
         return self.retagged is None and self.identification.is_another(instruction, path)
@@ -366,7 +366,7 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's name contains the last tag of this path, the operation's own: `ld17` for tag 17.
+    """Returns whether an instruction's name contains the last tag of `path`, the operation's own: `ld17` for tag 17.
 
     XLA names an instruction of the program after its op_name, which contains the tag. So the operation and its clones have
     the tag in their names; an instruction that a pass has made has not.

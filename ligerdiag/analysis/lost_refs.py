@@ -88,13 +88,13 @@ class LostRef:
     """The first operation of the program as written whose operands are wrong; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns the moves that concern this kernel call or store. moves: the Ref accesses that JAX moved or dropped,
+        """Returns the moves that concern the kernel call or store. moves: the Ref accesses that JAX moved or dropped,
         according to the trace.
         """
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX only dropped this call, when it ran the function around the call again. False if JAX also
+        """Returns whether JAX only dropped the call, when it ran the function around the call again. False if JAX also
         moved a read of the call's Ref.
 
         moves: the Ref accesses that JAX moved or dropped, according to the trace.

@@ -275,7 +275,7 @@ class AsyncSpan:
 
 
 def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
-    """Returns the asynchronous operations that start in this computation."""
+    """Returns the asynchronous operations that start in a computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
     """Maps the id of a start, or of an instruction that passes on the result of a start, to the position of the start.

@@ -33,7 +33,7 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node for the contents that this hidden write leaves in its operand. write: index of the hidden write.
+    """Returns the node for the contents that a hidden write leaves in its operand. write: index of the hidden write.
     kernel: id of the step that runs the kernel.
     """
     return kernel, (-1 - write,)
@@ -98,7 +98,9 @@ class ValueFlow:
         return self.find_step(caller.id) if is_carried else number
 
     def list_loops(self, number: int) -> tuple[int, ...]:
-        """Returns the ids of the `while` instructions around the instruction with this id, outermost first."""
+        """Returns the ids of the `while` instructions around an instruction, outermost first. number: the instruction's
+        id.
+        """
         found: list[int] = []
         home = self.homes.get(number)
         while home is not None and (caller := self.callers.get(home.id)) is not None:
@@ -121,8 +123,8 @@ class ValueFlow:
         return found
 
     def find_time(self, number: int) -> int:
-        """Returns the LogicalTime (position in the flattened schedule) of the instruction with this id; -1 if it has
-        none.
+        """Returns the LogicalTime of the instruction with id `number`, its position in the flattened schedule. Returns
+        -1 if it has none.
         """
         return self.readers.times.get(number, -1)
 
@@ -244,7 +246,7 @@ class ValueFlow:
         return reached
 
     def list_nodes(self, step: int) -> tuple[Definition, ...]:
-        """Returns the nodes of this step from which at least one output is computed. step: id of the step."""
+        """Returns the nodes of a step from which at least one output is computed. step: id of the step."""
         if self._nodes is None:
             self._nodes = {}
             for node in self.compute_reach():

@@ -59,7 +59,7 @@ class DeclaredEffects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A contradiction between the user's declaration about one operand and the known effects of a call on this operand."""
+    """A contradiction between the user's declaration and the known effects of a call, about one operand."""
 
     target: str
     """The name in the declaration: a target, a kernel or a pattern."""
@@ -144,7 +144,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """Returns the declaration that applies to a call of this target with this kernel; None if none does.
+    """Returns the declaration that applies to a call of `target` with the kernel `kernel`. Returns None if none applies.
 
     A declaration of the kernel's name has precedence over a declaration of the target, and both have precedence over a
     pattern.

@@ -187,7 +187,9 @@ class HloComputation:
 
     @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Returns the users of each instruction by its id: the instructions of this computation with it as an operand."""
+        """Returns the users of each instruction by its id. These are the instructions of the computation that have it as
+        an operand.
+        """
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
         for instruction in self.instructions:
             for operand in dict.fromkeys(instruction.operands):

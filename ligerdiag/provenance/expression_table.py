@@ -115,7 +115,7 @@ class ExpressionTable:
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
-        """Returns the symbols in the expression with this number. A symbol is an unknown value of a loop's state."""
+        """Returns the symbols in the expression with number `number`. A symbol is an unknown value of a loop's state."""
         return self._symbols[number]
 
     def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:
@@ -124,7 +124,7 @@ class ExpressionTable:
         return number
 
     def number_splat(self, shape: ShapeProto, element: Element) -> Number:
-        """Returns the number of an array of this shape that repeats one element."""
+        """Returns the number of an array of shape `shape` that repeats one element."""
         return self._number_splat(shape.element_type, tuple(shape.dimensions), element)
 
     def _number_splat(self, kind: int, dimensions: Dimensions, element: Element) -> Number:

@@ -118,7 +118,7 @@ class Identification:
         return frozenset() if any(one.path == path for one in self._list_near(values)) else values
 
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
-        """Returns the values of the program that have this expression number."""
+        """Returns the values of the program that have the expression number `number`."""
         return self._numbered.by_number.get(number, frozenset())
 
     def list_equal(self, value: ProgramValue) -> frozenset[ProgramValue]:
@@ -384,23 +384,25 @@ class _Operations:
         self._module = program
 
     def is_result(self, own: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction has the result of the operation with this tag. Of several instructions with the
-        tag, the result of one is the operation's.
+        """Returns whether an instruction has the result of the operation with tag `own`. Of several instructions with
+        the tag, the result of one is the operation's.
         """
         return self._results.get(own) is instruction
 
     def find(self, path: TagPath) -> HloInstruction | None:
-        """Returns the instruction that has the result of the operation with this tag path; None if there is none."""
+        """Returns the instruction that has the result of the operation with tag path `path`. Returns None if there is
+        none.
+        """
         return self._results.get(path[-1:]) if path else None
 
     def has_shape(self, value: ProgramValue, shape: ShapeProto) -> bool:
-        """Returns whether the value has the element type and the dimensions of this shape."""
+        """Returns whether a value has the element type and the dimensions of `shape`."""
         operation = self.find(value.path)
         own = None if operation is None else _find_shape(operation, value.index)
         return own is not None and own.element_type == shape.element_type and own.dimensions == shape.dimensions
 
     def find_call_tags(self, callers: Callers) -> TagPath:
-        """Returns the tags of the calls among these callers, outermost first."""
+        """Returns the tags of the calls among `callers`, outermost first."""
         return tuple([tag for caller in callers for tag in self._calls.get(caller, ())])
 
     def find_paths(self, name: str) -> list[TagPath]:

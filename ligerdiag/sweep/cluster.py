@@ -52,7 +52,7 @@ class Task(Protocol):
 
     @property
     def key(self) -> str:
-        """Returns a key that no other task has."""
+        """Returns a key that only this task has."""
         ...
 
     @property

@@ -130,8 +130,8 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode. It may if it has the
-    same opcode, or is a custom call that may be a library's implementation of the operation.
+    """Returns whether an instruction of the optimized module may compute an operation with the opcode `opcode`. It may
+    if it has the same opcode, or is a custom call that may be a library's implementation of the operation.
     """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
@@ -148,7 +148,7 @@ scatter of one slice becomes a `dynamic-update-slice`, and a division by a const
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
-    """Returns whether an optimized instruction computes exactly this operation. It does not if XLA has merged several
+    """Returns whether an optimized instruction computes exactly `operation`. It does not if XLA has merged several
     operations in it. optimized: an instruction with the operation's tag.
     """
     if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(

@@ -288,7 +288,7 @@ class LabelMemory:
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Returns the numbers of the slices that share bytes with this slice, including its own number."""
+        """Returns the numbers of the slices that share bytes with slice `number`, which is one of them."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 

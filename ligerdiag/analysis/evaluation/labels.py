@@ -212,7 +212,7 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit of the mark with this key. The same key always gives the same bit."""
+        """Returns the bit of the mark with the key `key`. The same key always gives the same bit."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -225,7 +225,9 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a new label space for the same hidden writes and loops, for an evaluation that makes its own marks."""
+        """Returns a new label space for the same hidden writes and loops, without marks. An evaluation can then make
+        marks of its own.
+        """
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
@@ -397,7 +399,7 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether no label can start at this scheduled instruction or inside it. The evaluation may then skip the
+        """Returns whether no label can start at a scheduled instruction or inside it. The evaluation may then skip the
         instruction if its operands have no labels either.
         """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
@@ -405,8 +407,8 @@ class InertInstructions:
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Returns the operations in `wanted` that this skipped instruction computes: the instruction itself, or operations
-        fused into it. They are to be recorded although the instruction is skipped.
+        """Returns the operations in `wanted` that a skipped instruction computes. These are the instruction itself, or
+        operations fused into it. They are to be recorded although the instruction is skipped.
         """
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])

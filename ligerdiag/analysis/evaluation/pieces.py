@@ -48,7 +48,7 @@ class Pieces:
         return unite(self.labels)
 
     def add(self, labels: Labels) -> "Pieces":
-        """Returns the same pieces with these labels added to the set of each piece."""
+        """Returns the pieces with the labels `labels` added to the set of each."""
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
@@ -79,8 +79,8 @@ class ArrayRegion:
     """End of the region along the dimension, exclusive."""
 
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
-        """Returns the dependence sets of the array's pieces after a kernel has overwritten this region. Inside the region,
-        each set loses the labels `dropped` and gains the labels `added`.
+        """Returns the dependence sets of the array's pieces after a kernel has overwritten the region. Inside the
+        region, each set loses the labels `dropped` and gains the labels `added`.
 
         value: the dependence sets before. If they belong to pieces along a different dimension, these pieces are lost.
         """
@@ -97,7 +97,7 @@ class ArrayRegion:
         )
 
     def covers(self, reader: HloInstruction) -> bool:
-        """Returns whether the instruction is a slice of the array that takes only elements of this region."""
+        """Returns whether the instruction is a slice of the array that takes only elements of the region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
         bounds = reader.proto.slice_dimensions
@@ -106,7 +106,7 @@ class ArrayRegion:
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
     def is_disjoint_from(self, slice_: HloInstruction) -> bool:
-        """Returns whether the instruction is a slice of the array that takes no element of this region."""
+        """Returns whether the instruction is a slice of the array that takes no element of the region."""
         other = find_region(slice_)
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
@@ -114,8 +114,8 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain at least one of these bytes. span: the first byte and the end, exclusive.
-    Returns None for all rows, or if it is unknown which rows.
+    """Returns the rows of an array that contain at least one of certain bytes. span: the first byte and the end,
+    exclusive. Returns None for all rows, or if it is unknown which rows.
 
     A row is the part of the array at one index of the most major dimension with a size above 1.
     """

@@ -268,7 +268,7 @@ class _Evaluation:
         return Intended(outputs, self.tagged, self._given, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """Makes new storage for a value of this shape. labels: the dependence set that every leaf gets."""
+        """Makes new storage for a value of shape `shape`. labels: the dependence set that every leaf gets."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)

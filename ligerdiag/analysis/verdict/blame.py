@@ -281,7 +281,9 @@ class BlameSearch:
 
 
 def find_latent(pair: EvaluatedPair, outputs: Mapping[str, OutputVerdict]) -> tuple[ReadFinding, ...]:
-    """Returns the lucky reads (right only by this schedule's order) on which latent outputs depend."""
+    """Returns the lucky reads on which latent outputs depend. A lucky read is right only because of the order of this
+    schedule.
+    """
     reached: dict[LuckyRead, list[str]] = {}
     for name, output in outputs.items():
         for cause in output.causes:

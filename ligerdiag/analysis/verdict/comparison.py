@@ -158,7 +158,7 @@ NO_ERRORS = Errors()
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for an output's verdict: a hidden write, and the verdict on the output about this write."""
+    """One reason for an output's verdict: a hidden write, and the verdict about this write."""
 
     write: int
     verdict: Verdict

@@ -58,8 +58,8 @@ class BackwardSlices:
             self._overwritten[value.id].append((index, call))
 
     def find_parameters(self, value: HloInstruction, index: ShapeIndex = ()) -> frozenset[int]:
-        """Returns the numbers of the entry parameters from which this leaf of the value is computed. index: () for the
-        whole value.
+        """Returns the numbers of the entry parameters from which a leaf of a value is computed. index: () for the whole
+        value.
         """
         parameters = {parameter.id for parameter in self._module.entry.parameters}
         found = search([(value, index)], self._list_sources)

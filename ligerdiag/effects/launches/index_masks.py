@@ -180,7 +180,7 @@ def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budge
 
 
 def splat(value: IndexValue, shape: Shape) -> IndexValue:
-    """Returns a tensor of this shape whose elements all equal the scalar `value`."""
+    """Returns a tensor of shape `shape` whose elements all equal the scalar `value`."""
     match value:
         case Linear():
             return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)

@@ -73,7 +73,7 @@ class Argument:
     """Whether the buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
-        """Returns the use of this argument's buffer if only the access to it is known. reason: why nothing more is known."""
+        """Returns the use of the argument's buffer if only the access to it is known. reason: why nothing more is known."""
         is_uninitialised = self.is_output and not self.zeroed
         return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
