@@ -254,8 +254,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Finds shortest paths from `starts` toward the outputs. Maps each node that is computed from one of `starts` to the
-        node before it on a shortest path, and a start to None.
+        """Finds shortest paths from `starts` in the direction of the outputs. Maps each node that is computed from
+        a start to the node before it on a shortest path, and a start to None.
         """
         if self._users is None:
             self._users = {}

@@ -181,7 +181,7 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns a memory that may hold in each range whatever any of the memories `others` may hold there.
+        """Joins several memories into one. Each of its ranges may hold whatever the range may hold in any of them.
 
         others: changed copies of this memory, such as one for each branch of a conditional.
         """

@@ -275,8 +275,8 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns the label ORIG(W, 0) of each hidden write W that overwrites all elements that `reader` takes. The
-        label says that a value depends on the contents from before W.
+        """Returns labels for the hidden writes that overwrite all elements that `reader` takes. The label of a write W
+        is ORIG(W, 0). The label says that a value depends on the contents from before W.
 
         reader: an instruction that takes a slice of an array. number: the memory slice of this array.
         """

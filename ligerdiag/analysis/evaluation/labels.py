@@ -78,8 +78,9 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Values that are wrong about one hidden write; for example, they miss it. It is the key of a mark, an extra bit in the
-    dependence set of every value computed from the wrong ones. The mark ends where the write overwrites a value.
+    """A group of values that are wrong about one hidden write; for example, they miss it. The group is the key of a mark,
+    an extra bit in the dependence set of every value computed from one of them. The mark ends where the write overwrites
+    a value.
     """
 
     write: int
@@ -325,7 +326,7 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation turns numbers into a decision. The result then mostly stays the same if the operands
+    """Returns whether an operation turns numbers into a decision. Its result mostly stays the same if the operands
     change slightly.
 
     Examples are comparisons, step functions and conversions to integers. A limit of a single number, such as

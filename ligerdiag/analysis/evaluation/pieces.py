@@ -155,7 +155,7 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns the pieces of an instruction's result with a dependence set each, or one set for the whole result. Returns
+    """Returns the dependence sets of the pieces of an instruction's result, or one set for the whole result. Returns
     None if the result has no pieces, and its set is the union of the operands' sets.
 
     operands: for each operand its dependence set, or the sets of its pieces.

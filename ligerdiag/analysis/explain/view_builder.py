@@ -185,8 +185,8 @@ class StepFinder:
         return frozenset(chosen)
 
     def count_omitted(self, chosen: frozenset[int]) -> int:
-        """Returns how many scheduled instructions that compute something the view leaves out. chosen: ids of the
-        instructions that the view shows.
+        """Returns the number of scheduled instructions that the view leaves out. Only instructions that compute
+        something count. chosen: ids of the instructions that the view shows.
         """
         return sum(number not in chosen for number in self._list_computing())
 
