@@ -83,8 +83,8 @@ class EvaluatedPair:
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Returns the indices of the undecided hidden writes. Of an undecided write, it is unknown which memory it
-        overwrites, which readers should see it, or whether it happens. Every value that depends on it is unknown.
+        """Returns the indices of the undecided hidden writes. The memory of such a write, its intended
+        readers, or whether it happens, is unknown. Every value that depends on it is unknown.
         """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional

@@ -304,8 +304,8 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Returns every race between one of the writes and a reader. command_buffers: the command buffers that may change the
-    order of the schedule, because they keep only the order that XLA declares.
+    """Returns every race between one of the writes and a reader. command_buffers: the command buffers that keep
+    only the order that XLA declares, and so may change the order of the schedule.
     """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}

@@ -279,8 +279,8 @@ def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) ->
 
 
 def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
-    """Returns a sentence that names the pass at which two compiles begin to differ, and the first instruction that differs.
-    one, other: names of the two targets.
+    """Returns a sentence on where two compiles begin to differ: the pass, and the first instruction. one, other: names
+    of the two targets.
     """
     mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"

@@ -32,8 +32,7 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
     """Returns whether a call gets a different part of an array in each iteration of the loop around it. operand: number
-    of the operand to look at. operand: number of the operand that is the part. frames: the call path that ends at the
-    call.
+    of the operand to look at. frames: the call path that ends at the call.
     """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
@@ -71,8 +70,8 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns the dependence sets of a call's operands without labels of the call's writes in earlier iterations. These writes changed
-    parts of the array that the call does not read in this iteration.
+    """Returns the dependence sets of a call's operands without labels of the call's writes in earlier iterations. These
+    writes changed parts of the array that the call does not read in this iteration.
 
     operands: the set of each operand. writes: the call's hidden writes. actual: these writes as the schedule performs them.
     """

@@ -53,9 +53,7 @@ def _render_call(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity. The line says which question about the author's intention or about an instruction
-    is open, and which outputs are unknown because of it.
-    """
+    """Returns one line for each ambiguity: the open question, and the outputs that are unknown because of it. The question is about the author's intention, or about an instruction."""
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):

@@ -146,8 +146,8 @@ def find_reached(
     """Returns, for each output, the causes and the reads on which the output depends.
 
     An output depends on a cause if it depends on one of the cause's wrong operations. outputs: number of outputs.
-    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: decides whether an instruction that
-    is wrong for one operation is right for a second one with which XLA merged it.
+    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: decides whether an
+    instruction that is wrong for one operation is right for a twin of it.
     """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)

@@ -315,8 +315,9 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Returns a copy of the verdicts in which outputs are worse if they need a call that may not run. They are stale if
-    the schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
+    """Returns a copy of the verdicts with worse verdicts on outputs that need a call, if the call may not run. They are
+    stale if the schedule never makes the call, and unknown if it makes the call only under a condition that the program
+    lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):

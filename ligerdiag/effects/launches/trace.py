@@ -367,8 +367,8 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Marks all accesses in the `with` block as accesses that may not happen. Yields a dict that, after the block,
-        has the writes that surely happen if the block runs, by number of the argument.
+        """Marks all accesses in the `with` block as accesses that may not happen. Yields a dict. After the block, it has the
+        writes that surely happen if the block runs, by number of the argument.
         """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
