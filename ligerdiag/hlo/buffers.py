@@ -228,8 +228,8 @@ def find_hit(
 ) -> str | None:
     """Returns the name of the instruction whose value a kernel hits when it accesses bytes outside of its buffers.
 
-    access: the access. call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`. Returns '' if
-    the accessed bytes have no value, and None if the bytes are unknown.
+    access: the access. call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`. Returns
+    '' if the accessed bytes have no value, and None if the bytes are unknown.
     """
     place = _find_place(access, call, buffers, positions)
     if place is None:

@@ -38,8 +38,8 @@ class Order:
         """Returns whether operands and control edges force `first` to run before `second`. Looks at one iteration of every
         loop around the two. first, second: the call paths of two scheduled instructions.
 
-        Also returns True if there is nothing to order. This is so if one instruction contains the other, or if the two are in
-        different branches of a conditional, or in the body and the condition of one loop.
+        Also returns True if there is nothing to order. This is so if one instruction contains the other, or if the two
+        are in different branches of a conditional, or in the body and the condition of one loop.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """

@@ -53,7 +53,8 @@ def _render_call(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question, and the outputs that are unknown because of it. The question is about the author's intention, or about an instruction."""
+    """Returns one line for each ambiguity: the open question, and the outputs that are unknown because of it. The
+    question is about the author's intention, or about an instruction."""
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
