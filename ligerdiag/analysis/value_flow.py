@@ -208,8 +208,9 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path to a node in `starts` from a node for which `is_target` is true. Each node on the path is
-        computed from the node before it. Both ends are included; returns () if there is no path.
+        """Returns a shortest path that begins with a node for which `is_target` is true, and ends with a node in
+        `starts`. Each node on the path is computed from the node before it. Both ends are included; returns () if there
+        is no path.
         """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 

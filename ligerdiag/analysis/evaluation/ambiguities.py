@@ -354,7 +354,7 @@ class AmbiguityMarker:
         return labels
 
     def mark_recomputed(self, instruction: HloInstruction) -> Labels:
-        """Returns the marks of an instruction that recomputes an overwritten value; 0 if the instruction does not."""
+        """Returns the RECOMPUTED marks of an instruction. They are 0 if it recomputes no overwritten value."""
         found = self.recomputed.get(instruction.id, ())
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 

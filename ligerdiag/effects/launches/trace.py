@@ -70,8 +70,7 @@ class Demand:
         return self._silent[name]
 
     def is_silent_inside(self, function: Function, owner: int) -> bool:
-        """Returns whether no operation inside of an operation's regions accesses memory, also in the functions that it
-        calls.
+        """Returns whether the regions of an operation access no memory. Functions that they call count too.
 
         owner: index of the operation with the regions; -1 for the whole function.
         """
