@@ -75,8 +75,9 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Returns the call path to each operation that makes the overwritten value. A loop or a conditional may have several.
-    Operations that return an operand's elements unchanged do not count (see the module's docstring).
+    """Returns the call path to each operation that makes the overwritten value. If a loop or a conditional makes it,
+    there may be several. Operations that return an operand's elements
+    unchanged do not count (see the module's docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)

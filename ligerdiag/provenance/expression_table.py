@@ -212,8 +212,8 @@ class ExpressionTable:
         return None if element is None else self.number_splat(shape, element)
 
     def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
-        """Returns the expression number of a converted array of equal small integers. operand: number of the array. after:
-        shape with the new element type. Returns None if the elements are not one small integer.
+        """Returns the expression number of an array after a conversion, if all its elements are one small integer.
+        operand: number of the array. after: shape with the new element type. Otherwise returns None.
         """
         element, name = self._splats.get(operand), _CONVERTED.get(DTYPE_NAMES.get(after.element_type, ""))
         if element is None or name is None or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
@@ -374,8 +374,8 @@ class ExpressionTable:
 
 
 def list_attributes(instruction: HloInstruction, dimensions: Dimensions | None = None) -> bytes:
-    """Returns the parts of an instruction's message on which its value depends, without operands and computations.
-    dimensions: dimensions of the result, if they differ from those of the instruction.
+    """Returns the parts of an instruction's protobuf message on which its value depends, without operands and
+    computations. dimensions: dimensions of the result, if they differ from those of the instruction.
     """
     stripped = HloInstructionProto()
     stripped.CopyFrom(instruction.proto)

@@ -232,8 +232,8 @@ class LabelSpace:
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns the bits of the marks that say that a value is wrong about a hidden write in the current iteration.
-        Has the marks made so far.
+        """Returns the bits of all marks so far that say that a value is wrong about a hidden write in the current
+        iteration.
         """
         return self._wrong.get(write, 0)
 
