@@ -76,8 +76,8 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
     """Returns the call path to each operation that makes the overwritten value. If a loop or a conditional makes it,
-    there may be several. Operations that return an operand's elements
-    unchanged do not count (see the module's docstring).
+    there may be several. Operations that return an operand's elements unchanged do not count (see the module's
+    docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
     flow = Dataflow(write.module, _MADE_FROM)

@@ -35,8 +35,8 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
     """Returns the neighbourhood of each hidden write, in program order. It has the readers of the overwritten value, and
-    the values that share its bytes. If several calls of
-    the schedule perform a write, it has one neighbourhood for each call.
+    the values that share its bytes. If several calls of the schedule perform a write, it has one neighbourhood for each
+    call.
     """
     if not context.writes:
         return ()
