@@ -25,7 +25,7 @@ type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts under each toolchain that was tried, and the steps between which they change.
+    """Compiles a case with several toolchains. Returns the verdicts with each, and the toolchains between which they change.
 
     Raises InputError if a toolchain that the user named has no environment, or if fewer than two toolchains have an
     environment. With the option `create`, makes the missing environments instead.

@@ -10,16 +10,16 @@ _RENAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 def find_output(module: HloModule, number: int) -> HloInstruction | None:
-    """Returns the instruction that computes an output of a module. If the module returns an argument unchanged as this
-    output, the instruction is a parameter. None if the module has no output with this number.
+    """Returns the instruction that computes an output of a module. It is a parameter if the output is an unchanged argument.
+    Returns None if the module has no output with this number.
     """
     found = _find_definition(Dataflow(module, _RENAMES), number)
     return None if found is None else found[0]
 
 
 def find_element(module: HloModule, position: Position) -> HloInstruction:
-    """Returns the instruction that computes the value at a position. If the value is one of several results of a fusion,
-    returns the instruction inside of the fusion; otherwise returns the instruction of the position itself.
+    """Returns the instruction that computes the value at a position. If a fusion with several results computes the value,
+    this is an instruction inside of the fusion.
     """
     value, index = position
     if value.opcode != "fusion" or not index:

@@ -42,7 +42,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The options of a sweep: the file of its grid, the folder or URL for its results, and the workers that run it."""
+    """The options of a sweep: its grid, the place for its results, and its workers."""
 
     grid: Path
     store: str
@@ -92,7 +92,7 @@ class SweepRow:
 
     @property
     def column(self) -> SweepColumn:
-        """Returns the column of the grid that the cell is in."""
+        """Returns the column of the matrix that contains the cell."""
         return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags, sizes=self.sizes)
 
 
@@ -127,11 +127,11 @@ afterwards.
 
 
 def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
-    """Runs the tasks whose results are not in the store, and returns the results of every cell.
+    """Runs the tasks of a sweep whose results are not in the store, and returns the result of every cell.
 
-    keep_page: function that makes the page of a result. It gets the page's name, the result and the case's id, and returns
-    whether the page exists afterwards. None makes no pages. Raises InputError for a grid, a store or a scheduler that cannot
-    be used, and the errors of `api.check` for the cases.
+    keep_page: makes the page of a result. It takes the page's name, the result and the case's id, and returns whether the
+    page exists afterwards. If it is None, no pages are made. Raises InputError if the grid, the store or the scheduler
+    cannot be used, and the errors of `api.check` for the cases.
     """
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
@@ -247,8 +247,8 @@ def _list_rows(
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
-    """Returns the sweep's cell for the task's case, made from the report of that case. Raises FieldError if the report is
-    not one of `check`.
+    """Returns a cell of the matrix, made from the report of its case. Raises FieldError if the report is not one of
+    `check`.
     """
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}

@@ -309,15 +309,15 @@ class ScheduleEvaluation:
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels (dependences on contents from before a write) and the marks (extra bits) that start
-        at this instruction.
+        """Returns the ORIG labels and the marks that start at an instruction. ORIG labels are dependences on contents
+        from before a write, marks are extra bits.
         """
         return self._find_starting(instruction, scheduled, reads) | self.marked.get(instruction.id, 0)
 
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is in
+        """Records the dependence set of a tagged operation. Does nothing if the set is empty and the operation is not in
         `wanted`.
         """
         path = self.module.tags.get(instruction.id) if self.records else None
@@ -419,7 +419,7 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Records the effects of a custom call, inside a fusion or not: its hidden writes change memory. operands: the
+        """Performs the hidden writes of a custom call, and returns the dependence set of its results. operands: the
         dependence set of each operand.
         """
         own = self.writes.get(call.id, ())
@@ -449,8 +449,8 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in lucky)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Returns the outputs of a custom call whose declared alias is broken: the schedule keeps output and operand in
-        different bytes. Maps the index of each to the ORIG label of the write that the output misses.
+        """Returns the outputs of a custom call whose declared alias is broken. The schedule keeps output and operand in
+        different bytes, so the output misses the kernel's write. Maps the index of each output to this write's ORIG label.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}
