@@ -147,7 +147,7 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
-    """Yields each way of cutting the artifact's loops short (see `list_cuts`) with the cost of the shortened replay.
+    """Yields sets of loops that a replay may cut short (see `list_cuts`), each with the cost of the shortened replay.
     Raises the errors of `estimate_artifact`.
     """
     if not artifact.as_written.stat().st_size:
@@ -173,8 +173,8 @@ def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estima
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
-    """Returns the estimated seconds of one launch of a kernel on one core; if its grid is unknown, it is assumed to have
-    a single program.
+    """Returns the estimated seconds of one launch of a kernel on one core. A kernel with an unknown grid counts as a
+    single program.
     """
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
     return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS

@@ -21,7 +21,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningRequest:
-    """Request to compare the programs of two artifacts."""
+    """A request to run the programs of two artifacts on the same arguments and to compare their outputs."""
 
     source: Source
     """The source of the first program's case, from which the arguments are drawn."""
@@ -59,7 +59,7 @@ class MeaningAnswer:
 
 
 def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnswer]:
-    """Returns a job that makes a worker answer the request within `timeout` seconds."""
+    """Returns a job in which a worker answers the request within `timeout` seconds."""
     return make_job(request, MeaningAnswer, request.source, "the comparison with the changed program", timeout=timeout)
 
 
@@ -81,9 +81,11 @@ def prepare() -> Answerer:
     def compare(request: MeaningRequest) -> MeaningAnswer:
         first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
         if first.signature.outputs != changed.signature.outputs:
-            return MeaningAnswer(reason="the changed program has other outputs than the original program")
+            return MeaningAnswer(reason="the original program and the changed program have different outputs")
         if len(first.signature.inputs) != len(changed.signature.inputs):
-            return MeaningAnswer(reason="the changed program has other arguments than the original program")
+            return MeaningAnswer(
+                reason="the original program and the changed program take different numbers of arguments"
+            )
         case = loader.find_case(request.source, request.case_id)
         if request.calls is not None:
             opaque = compare_opaquely(first, changed, (draw_arrays(case), draw_mirrored(case)), request.calls)

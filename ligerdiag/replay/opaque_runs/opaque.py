@@ -64,8 +64,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether an opaque function may replace the instruction. It may if the instruction is a custom call whose
-    target replay cannot compute by itself, such as a kernel; XLA's own calls for products or sorts are not replaced.
+    """Returns whether an opaque function may replace the instruction. The instruction must be a custom call whose
+    target replay cannot compute by itself, such as a kernel. XLA's own calls for products or sorts are not replaced.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -79,10 +79,11 @@ def compute_elements(call: HloInstruction) -> int:
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
-    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects. Raises
-    NotCoveredError if effects are unknown, or if a buffer is no array in row-major layout.
+    """Describes a call as an opaque function, a stand-in that reads and writes the same buffers. Raises NotCoveredError
+    if an effect of the call is unknown, or if an operand or output is not an array in row-major layout.
 
-    has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
+    effects: what the call does to its buffers. has_layouts: whether the layouts of the call's module are those of
+    memory, as in a schedule.
     """
     shapes = [*(operand.shape for operand in call.operands), *(shape for _, shape in iterate_leaf_shapes(call.shape))]
     accesses = (*effects.operands, *effects.outputs)
@@ -90,11 +91,13 @@ def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bo
         why = effects.reasons[0] if effects.reasons else "its code could not be read"
         raise NotCoveredError(f"the effects of `{effects.kernel}` are unknown: {why}")
     if len(accesses) != len(shapes):
-        raise NotCoveredError(f"`{call.name}`: a call that has a tuple as an operand")
+        raise NotCoveredError(f"`{call.name}`: a call with a tuple as operand")
     for shape in shapes:
         order = list(shape.layout.minor_to_major) if has_layouts else []
         if shape.element_type == TOKEN or shape.tuple_shapes or (order and order != [*range(len(order))][::-1]):
-            raise NotCoveredError(f"`{call.name}`: a call whose operand or output is no array in row-major layout")
+            raise NotCoveredError(
+                f"`{call.name}`: a call with an operand or output that is not an array in row-major layout"
+            )
     uses = zip(accesses, (*effects.operand_uses, *effects.output_uses), shapes, strict=True)
     described = tuple([_describe_use(*one) for one in uses])
     return OpaqueCall(id=call.id, function=_name_function(call, effects.kernel, shapes), uses=described)

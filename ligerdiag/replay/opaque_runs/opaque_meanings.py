@@ -38,8 +38,8 @@ type FindEffects = Callable[[HloInstruction], CallEffects]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueDifferences:
-    """The differences between two programs with opaque functions (stand-ins with the same buffers) in place of their
-    kernels.
+    """The outputs that differ between two programs whose kernels are replaced by opaque functions. An opaque function
+    is a stand-in that reads and writes the same buffers as the kernel.
     """
 
     different: tuple[str, ...] = ()
@@ -58,8 +58,9 @@ class _PlacedCall:
 
 
 def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects) -> MatchedCalls:
-    """Returns the custom calls of two programs as opaque functions, stand-ins that read and write the same buffers. Raises
-    NotCoveredError if a call cannot run as one, or if the programs call other kernels.
+    """Pairs the custom calls of the original program with those of the changed program. Each pair gets one opaque
+    function, a stand-in that reads and writes the same buffers. Raises NotCoveredError if a call cannot be replaced in
+    this way, or if the two programs do not call the same kernels.
 
     find_effects: returns the effects of a call of either program.
     """
@@ -70,7 +71,9 @@ def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects)
     for form, kernel in forms.items():
         codes = [[*dict.fromkeys(one.code for one in calls if one.form == form)] for calls in (old, new)]
         if len(codes[0]) != len(codes[1]):
-            raise NotCoveredError(f"`{kernel}`: the changed program calls it with other buffers or another payload")
+            raise NotCoveredError(
+                f"`{kernel}`: the changed program does not pass it the same buffers and payload as the original program"
+            )
         has_same_code &= codes[0] == codes[1]
         for number in range(len(codes[0])):
             same = [
@@ -108,7 +111,9 @@ def _place_call(call: HloInstruction, effects: CallEffects) -> _PlacedCall:
     aliased = [index in operand_of for index, _ in leaves]
     own = aliased.count(False)
     if any(aliased[:own]):
-        raise NotCoveredError(f"`{effects.kernel}`: an output that aliases an operand comes before one that does not")
+        raise NotCoveredError(
+            f"`{effects.kernel}`: a call with an output that aliases an operand before an output that aliases none"
+        )
     uses = [*described.uses[: count + own]]
     for (index, _), use in zip(leaves[own:], described.uses[count + own :], strict=True):
         place = operand_of[index]
@@ -146,7 +151,9 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
     joined: list[OpaqueUse] = []
     for uses in zip(*(one[:count] for one in calls), strict=True):
         if len({one.writes for one in uses}) > 1:
-            raise NotCoveredError(f"`{kernel}` writes other operands in the changed program")
+            raise NotCoveredError(
+                f"`{kernel}` does not write the same operands in the changed program as in the original program"
+            )
         whole = uses[0]
         for one in uses[1:]:
             whole = _join(whole, one)
@@ -157,8 +164,11 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
 def compare_opaquely(
     first: Programs, changed: Programs, arguments: Sequence[tuple[Array, ...]], calls: MatchedCalls
 ) -> OpaqueDifferences:
-    """Returns the differences on all sets of arguments; on every second set the functions have values of both signs.
-    arguments: arrays for the inputs of the programs, in their own types. Raises NotCoveredError.
+    """Runs both programs with opaque functions in place of their kernels, on each set of arguments, and returns the
+    differences. On every second set the functions have values of both signs. Raises NotCoveredError if replay does not
+    cover an operation.
+
+    arguments: each set is one array for each input of the programs, in the program's own types.
     """
     programs = [widen_module(one.program) for one in (first, changed)]
     names = first.signature.outputs
