@@ -72,11 +72,7 @@ def compare_meanings(
                 )
                 answers.append(pool.submit(make_meaning_job(request, timeout)).result())
             except NotCoveredError as error:
-                answers.append(
-                    MeaningAnswer(
-                        reason=f"an opaque function, a stand-in with the same buffers, cannot replace a kernel: {error}"
-                    )
-                )
+                answers.append(MeaningAnswer(reason=f"an opaque function cannot replace a kernel: {error}"))
             except LigerdiagError as error:
                 answers.append(MeaningAnswer(reason=str(error)))
     return answers

@@ -81,11 +81,9 @@ def prepare() -> Answerer:
     def compare(request: MeaningRequest) -> MeaningAnswer:
         first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
         if first.signature.outputs != changed.signature.outputs:
-            return MeaningAnswer(reason="the original program and the changed program have different outputs")
+            return MeaningAnswer(reason="the original and the changed program differ in their outputs")
         if len(first.signature.inputs) != len(changed.signature.inputs):
-            return MeaningAnswer(
-                reason="the original program and the changed program take different numbers of arguments"
-            )
+            return MeaningAnswer(reason="the original and the changed program differ in their number of arguments")
         case = loader.find_case(request.source, request.case_id)
         if request.calls is not None:
             opaque = compare_opaquely(first, changed, (draw_arrays(case), draw_mirrored(case)), request.calls)

@@ -37,7 +37,7 @@ _OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
 
 
 def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:
-    """Returns the result of a collective on each device; `operands[d]` are device d's operand values, which stay
+    """Returns the result of a collective on each device. `operands[d]` are the operand values of device d, which stay
     unchanged.
 
     call: evaluates the reducer (computation id, arguments) element by element.
@@ -78,7 +78,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
     for number in range(len(instruction.operands)):
         column = [values[number] for values in operands]
         if any(isinstance(value, tuple) for value in column):
-            raise NotCoveredError(f"{instruction.opcode} with a tuple as an operand")
+            raise NotCoveredError(f"{instruction.opcode} with a tuple as operand")
         columns.append(cast(Column, column))
     if not columns:
         raise ArtifactError(f"`{instruction.name}` ({instruction.opcode}) has no operands")
@@ -112,7 +112,8 @@ def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: C
     """
     if len(instruction.called_computations) != 1:
         raise ArtifactError(
-            f"`{instruction.name}` needs one computation to reduce by but calls {len(instruction.called_computations)}"
+            f"`{instruction.name}` calls {len(instruction.called_computations)} computations, but a reduction needs "
+            "exactly one"
         )
     results = list(column)
     for group in groups:
