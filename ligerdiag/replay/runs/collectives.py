@@ -180,11 +180,11 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
     results: Column = [np.zeros_like(value) for value in column]
     targets = [target for _, target in pairs]
     if len(set(targets)) != len(targets):
-        raise ArtifactError(f"`{instruction.name}` sends to one device twice")
+        raise ArtifactError(f"`{instruction.name}` sends twice to the same device")
     for source, target in pairs:
         if max(source, target) >= len(column):
             raise NotCoveredError(
-                f"a collective with device {max(source, target)} in a program for {len(column)} devices"
+                f"a collective that names device {max(source, target)} in a program for devices 0 to {len(column) - 1}"
             )
         results[target] = column[source]
     return results
@@ -214,6 +214,7 @@ def _get_dimension(instruction: HloInstruction, value: Array) -> int:
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(
-            f"`{instruction.name}` needs one dimension of an array of rank {value.ndim} but names {list(dimensions)}"
+            f"`{instruction.name}` names the dimensions {list(dimensions)}, but needs exactly one of an array of rank "
+            f"{value.ndim}"
         )
     return dimensions[0]

@@ -32,8 +32,8 @@ WORTHWHILE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, and remembers the results of the launches, at most `limit` bytes. A launch
-    whose results are remembered does not run again.
+    """Keeps the results of kernel launches, so that an equal launch need not run again. The kernels run through
+    `runner`, another object of this kind.
     """
 
     runner: Kernels
@@ -48,15 +48,13 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, or fills the buffers with the results of an equal launch that is remembered; see
-        `Kernels.launch`.
-        """
+        """Runs the kernel, or fills the buffers with the kept results of an equal launch. See `Kernels.launch`."""
         buffers = (*operands, *outputs)
         if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
             self.runner.launch(call, operands, outputs, watched=watched)
@@ -88,14 +86,14 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, without recording observations. Then undoes the hidden writes: it restores the
-    operands that share no bytes with an output.
+    """Runs kernels and undoes their hidden writes: after a launch it restores the operands that share no bytes with an
+    output. The kernels run through `runner`, without observations.
     """
 
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(

@@ -35,8 +35,8 @@ by name.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels through another runner, without recording observations, and alters the launches of the calls in
-    `names`.
+    """Runs kernels, but alters the launches of the calls in `names`: another order of programs, or other garbage in the
+    outputs. It records no observations.
     """
 
     runner: KernelRunner
@@ -47,13 +47,13 @@ class AlteredKernels:
     """
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, altered if the call has one of the names; see `Kernels.launch`."""
+        """Runs the kernel of a call, and alters the launch if the call is in `names`. See `Kernels.launch`."""
         del watched
         tried = self.tried if call.name in self.names else OrderTried.NONE
         self.runner.launch_otherwise(call, operands, outputs, tried)
@@ -62,11 +62,11 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations of kernel calls, each with the call's source line. For a call that races or is incomplete,
-    adds the outputs of the program that it reaches.
+    """Completes the observations of kernel calls. Each gets the call's source line. A call that races, or leaves
+    elements unwritten, also gets the outputs of the program that depend on this.
 
-    If nobody uses an output of a call, the observations of that output are dropped. module: the schedule, which `run`
-    runs.
+    If no instruction uses an output of a call, the observations of that output are dropped. module: the schedule, which
+    `run` runs.
     """
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [

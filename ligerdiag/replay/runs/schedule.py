@@ -41,7 +41,7 @@ from ligerdiag.replay.runs.program import Kernels, is_launched
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Returns, for the index of each BufferAllocation, the number of its bytes up to the end of the last value in it."""
+    """Returns the size of each BufferAllocation in bytes, up to the end of its last value: `{index: bytes}`."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
@@ -57,15 +57,15 @@ class DeviceMemory:
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
-        """Returns the place (allocation, offset, size) of a leaf of the instruction's result; None if the leaf has
-        none, like a token.
+        """Returns the place of one array of the instruction's result: its allocation, offset and size. Returns None if
+        the array has no place, like a token.
         """
         number = self._positions.find(instruction, index)
         return None if number is None else self._slices[number]
 
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns a leaf of the instruction's result in its logical shape, a view of the device's bytes. Raises
-        ArtifactError if the leaf has no place.
+        """Returns one array of the instruction's result in its logical shape, as a view of the device's bytes. Raises
+        ArtifactError if the array has no place in memory.
         """
         slice_ = self.locate(instruction, index)
         if slice_ is None:
@@ -78,7 +78,9 @@ class DeviceMemory:
         return get_dtype(shape).itemsize
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of a leaf of the instruction's result in memory order, a view of the device's bytes."""
+        """Returns the elements of one array of the instruction's result in memory order, as a view of the device's
+        bytes.
+        """
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
@@ -86,13 +88,13 @@ class DeviceMemory:
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset, (step,))
 
     def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the current contents of a leaf of the instruction's result; see `view`."""
+        """Returns the current contents of one array of the instruction's result; see `view`."""
         return self.view(instruction, index, shape)
 
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Context for running a call that may overwrite the bytes of its operands. The call writes `result` through a
-        view.
+        """Encloses a call that may overwrite the bytes of its operands. The call writes `result` through a view of the
+        bytes.
         """
         del operands, result
         yield
@@ -109,8 +111,8 @@ class DeviceMemory:
         return self.fetch(instruction, index, shape)
 
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value in the bytes of the instruction's result, or of the element of the result that has this
-        index.
+        """Stores the value in the bytes of the instruction's result. With an index, stores it in the bytes of that
+        element of the result.
         """
         shape = instruction.shape
         for child in index:
@@ -148,8 +150,8 @@ class DeviceMemory:
 def view_bytes(  # noqa: PLR0917
     instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int, step: int = 0
 ) -> Array:
-    """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if
-    the array takes more than `room` bytes.
+    """Returns bytes as an array of this shape, in the shape's layout. The array is a view and starts at `offset`.
+    Raises ArtifactError if the array takes more than `room` bytes.
 
     step: bytes from one element to the next one in memory; 0 means the size of an element.
     """
@@ -178,10 +180,10 @@ def run_sliced(
     broken: Mapping[int, Collection[int]],
 ) -> Value:
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
-    without copies, and may overwrite them. Raises NotCoveredError.
+    without copies, and may overwrite them. Raises NotCoveredError if replay does not cover an operation.
 
-    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the call
-    should share the operand's bytes by declaration, but has other bytes.
+    broken: maps the id of a kernel call to the numbers of operands with a broken alias. Such an operand should share
+    its bytes with an output of the call by declaration, but the output has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -204,7 +206,7 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
     for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
-            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose output is not in row-major layout")
+            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output that is not in row-major layout")
         dtype = get_dtype(shape)
         if index in shared:
             outputs.append(operands[shared[index]].reshape(dimensions))
