@@ -23,15 +23,15 @@ from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for {"grads": {"w": ...}}, `0`
-    for the first array of a tuple, `output` for a single array.
+    """Names each output array in the tree. For {"loss": ...} the name is `loss`, for {"grads": {"w": ...}} it is
+    `grads.w`, for the first array of a tuple `0`, for a single array `output`.
     """
     return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns a name for each array in the arguments: the function's parameter, followed by the path inside the
-    argument, such as `params.w`; `args.0` for the first of `*args`.
+    """Names each array in the arguments by the function's parameter and the path inside of the argument, such as
+    `params.w`. The first array of `*args` is `args.0`.
     """
     names = name_arguments(function, len(args))
     return make_unique([_name_input(names, path) for path in _compute_paths(args)])
@@ -62,7 +62,7 @@ def _name_key(key: Any) -> str:
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Returns the names; a number is added to each name that occurs several times: `x#1`, `x#2`."""
+    """Returns the names without duplicates: a name that occurs several times gets a number, as in `x#1` and `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:
@@ -76,11 +76,11 @@ MAXIMUM_PER_HOST = 8
 
 
 def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
-    """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
+    """Returns the case's mesh over devices of the described target. If `axes` is empty, the mesh has one device.
 
     axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text, without fields that XLA does not
-    know (`known_fields.fit_description`). explicit: the axes that have JAX's type Explicit. Raises InputError if the size
-    of an axis is not positive, or the mesh has too many devices.
+    know (`known_fields.fit_description`). explicit: the axes that have JAX's type Explicit. Raises InputError if the
+    size of an axis is not positive, or the mesh has too many devices.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -94,10 +94,10 @@ def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str
 
 
 def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
-    """Returns the mesh that has exactly these devices, in row-major order: the last axis varies fastest.
+    """Returns a mesh of these devices in row-major order: the last axis varies fastest.
 
-    sizes: mesh axis to size, in order. explicit: the axes that have JAX's type Explicit; if there are any, all others
-    have the type Auto.
+    sizes: mesh axis to size, in order; the product is the number of devices. explicit: the axes that have JAX's type
+    Explicit; if there are any, all others have the type Auto.
     """
     library: Any = jax.sharding
     types: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Seq
 
 
 def compute_topology_name(devices: int) -> str:
-    """Returns XLA's name of a topology with this many devices: `<hosts>x<GPUs per host>x1`, with as many GPUs per host
+    """Returns XLA's name of a topology with this many devices, `<hosts>x<GPUs per host>x1`. Each host has as many GPUs
     as possible, at most 8.
     """
     per_host = next(count for count in range(min(devices, MAXIMUM_PER_HOST), 0, -1) if devices % count == 0)
@@ -116,8 +116,8 @@ def compute_topology_name(devices: int) -> str:
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """Returns the case's arguments, each array replaced by a `jax.ShapeDtypeStruct` with its shape, dtype and sharding.
-    Raises InputError if an array cannot be split over the mesh as the case says, or its dtype is unknown.
+    """Returns the case's arguments with a `jax.ShapeDtypeStruct` in place of each array: its shape, dtype and sharding.
+    Raises InputError if the dtype is unknown, or if an array cannot be split over the mesh as the case says.
     """
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
@@ -132,7 +132,10 @@ def compute_donated(case: Case) -> tuple[int, ...]:
         leaves = jax.tree_util.tree_leaves(value)
         flags = {leaf.donate for leaf in leaves if isinstance(leaf, Arg)}
         if flags == {True, False}:
-            raise InputError(f"case `{case.id}` donates a part of argument {position}: donate all of it, or nothing")
+            raise InputError(
+                f"case `{case.id}` donates only a part of argument {position}: donate the whole argument, or no part "
+                "of it"
+            )
         if flags == {True}:
             donated.append(position)
     return tuple(donated)
@@ -141,7 +144,7 @@ def compute_donated(case: Case) -> tuple[int, ...]:
 def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDtypeStruct:
     place = f"array {number} of case `{case.id}`"
     if not isinstance(arg, Arg):
-        raise InputError(f"expected an Arg for {place} but got a {type(arg).__name__}")
+        raise InputError(f"expected an `Arg` for {place} but got `{type(arg).__name__}`")
     try:
         dtype = parse_dtype(arg.dtype)
     except TypeError as error:
@@ -310,6 +313,7 @@ def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Ar
         raise CaseError(f"the `draw` function of an Arg raises: {describe_fault(fault)}") from fault
     if values.shape != shape:
         raise InputError(
-            f"expected the `draw` function of an Arg to return the Arg's shape {list(shape)} but got {list(values.shape)}"
+            f"expected the `draw` function of an Arg to return the Arg's shape {list(shape)} but got "
+            f"{list(values.shape)}"
         )
     return values if values.dtype == dtype else values.astype(dtype)

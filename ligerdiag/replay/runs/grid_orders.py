@@ -223,7 +223,7 @@ def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
     """Returns ||one - other|| divided by the larger of the norms of `one` and `other`, in f64. Returns 0 if all bits
-    agree, and
+    agree. Returns 1 if a difference is not finite.
 
     The norms of integers cover only the elements that differ. Before a launch its outputs are filled with a bit pattern
     that is a large integer (see `Watch.prepare`): the elements that stay unwritten would make the norms so large that a

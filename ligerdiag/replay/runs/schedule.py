@@ -232,14 +232,14 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
 
 
 def find_step(array: Array) -> int:
-    """Returns the distance in bytes between elements that are neighbours in memory. array: an array without gaps."""
+    """Returns the distance in bytes between neighbouring elements in memory. The array must have no gaps."""
     return min(
         [step for step, size in zip(array.strides, array.shape, strict=True) if size > 1], default=array.itemsize
     )
 
 
 def is_contiguous(array: Array, step: int) -> bool:
-    """Returns whether the elements of the array, in row-major order, lie `step` bytes apart."""
+    """Returns whether consecutive elements of the array, in row-major order, lie `step` bytes apart."""
     expected = step
     for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
         if size > 1 and stride != expected:
@@ -254,7 +254,7 @@ _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 
 @dataclass(slots=True, eq=False)
 class ScheduleRunner:
-    """Runs an optimized module on the bytes of its buffer assignment, any number of times on the same memory."""
+    """Runs an optimized module on the bytes of its buffer assignment. It can run several times on the same memory."""
 
     module: HloModule
     buffers: BufferAssignment
@@ -292,10 +292,11 @@ class ScheduleRunner:
         return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order.
+        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order. Raises
+        NotCoveredError if replay does not cover an operation, and ArtifactError if the module and its buffer assignment
+        do not match.
 
-        arguments: for each device, its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
-        ArtifactError if the module and its buffer assignment do not match.
+        arguments: for each device, its shards of the entry parameters, by parameter number.
         """
         entry = self.module.entry
         for memory, arrays in zip(self._memories, arguments, strict=True):
@@ -323,9 +324,9 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far did not test: instructions in branches and
-        loops that no device entered, and instructions that only compute maxima, because a wrong maximum need not show
-        in the outputs.
+        """Returns the names of the instructions that the executions so far did not test. These are the instructions in
+        branches and loops that no device entered. Instructions that only compute maxima are also among them, because a
+        wrong maximum need not change the outputs.
         """
         return tuple(
             [
@@ -439,14 +440,14 @@ class ScheduleRunner:
 
     def _exchange(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{instruction.name}`: not all devices reach this {instruction.opcode}")
+            raise NotCoveredError(f"`{instruction.name}`: a {instruction.opcode} that only some devices run")
         operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
         values = exchange(instruction, operands, self._evaluators[0].call)
         values = [_copy(value) for value in values]  # one device's result may be a view of another's bytes
         for memory, value in zip(self._memories, values, strict=True):
             if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
                 if not isinstance(value, tuple):
-                    raise ArtifactError(f"the result of `{instruction.name}` is not a pair of operand and result")
+                    raise ArtifactError(f"the shape of `{instruction.name}` is not a tuple of an operand and a result")
                 memory.write(instruction, value[1], (1,))
             else:
                 memory.write(instruction, value)
@@ -458,7 +459,7 @@ class ScheduleRunner:
         active: the devices that run the caller. Raises NotCoveredError if these are not all devices.
         """
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{caller.name}` contains a collective that not all devices reach")
+            raise NotCoveredError(f"`{caller.name}`: a collective in it that only some devices run")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
         values: dict[int, list[Value]] = {}
         for instruction in wrapped.instructions:
