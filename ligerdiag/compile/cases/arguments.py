@@ -159,7 +159,7 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
 
 def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
     if len(arg.partition) > len(arg.shape):
-        raise InputError(f"{place} has {len(arg.shape)} dimensions but a partition for {len(arg.partition)}")
+        raise InputError(f"{place} has {len(arg.shape)} dimensions, but its partition has {len(arg.partition)}")
     used: set[str] = set()
     for dimension, (size, part) in enumerate(zip(arg.shape, arg.partition, strict=False)):
         axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
@@ -180,17 +180,16 @@ NEXT_DRAW = 1_000_003
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
-    """Returns the case's arguments with random arrays, or with the values that an Arg contains.
+    """Returns the case's arguments as arrays, with random values or with the values that an `Arg` contains.
 
-    NumPy's `PCG64` draws the random numbers, with the seed in the Arg's `Draw`; floats are drawn in f32 and then cast to the
-    Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3 s each. If
-    the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
-
+    NumPy's `PCG64` draws the random numbers, with the seed in the Arg's `Draw`. Floats are drawn in f32 and then cast
+    to the Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3
+    s each. If the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
     Arguments that are one array in memory (`Arg.array`) get the values of the first of them.
 
-    draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set; the
-    values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
-    another shape than the Arg has, CaseError if it raises.
+    draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set. Values
+    that an Arg contains are the same in each set. Raises CaseError if the function that draws an Arg raises, and
+    InputError if it returns an array of another shape than the Arg's.
     """
     seen: Counter[tuple[object, ...]] = Counter()
     shared: dict[tuple[object, ...], jax.Array] = {}
@@ -212,12 +211,11 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
 
 def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: which set of arguments the array belongs to, as `draw`
-    in `draw_arguments`.
+    """Returns an array with the shape and dtype of the Arg.
 
-    alike: how many earlier arguments have the same `Draw` and the same number of elements. A `Draw` without a seed gets
-    `alike` as its seed, so that no two arguments are equal. With equal arguments, the replay could not tell which of the two
-    an output reads.
+    number: the number of the set of arguments, as `draw` in `draw_arguments`. alike: how many earlier arguments have
+    the same `Draw` and the same number of elements. A `Draw` without a seed gets `alike` as its seed, so that no two
+    arguments are equal. With equal arguments, the replay could not find out which of the two an output reads.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
@@ -260,7 +258,7 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def parse_dtype(name: str) -> Any:
-    """Returns the dtype of this name, which may be that of typed random keys, such as `key<fry>`. Raises TypeError if
+    """Returns the dtype of this name. `key<fry>` and the like name the dtypes of typed random keys. Raises TypeError if
     no dtype has this name, and InputError for the keys of a generator that does not come with JAX.
     """
     if not is_key(name):
@@ -274,8 +272,9 @@ def _find_implementation(name: str) -> str:
         if str(_make_key_dtype(implementation)) == name:
             return implementation
     raise InputError(
-        f"`{name}` is a random key of a generator that does not come with JAX: give `jax.random.key_data(key)`,"
-        f" and make the key of it by `jax.random.wrap_key_data` in the function"
+        f"`{name}` is the dtype of keys of a random generator that does not come with JAX: pass "
+        "`jax.random.key_data(key)`,"
+        f" and rebuild the key in the function with `jax.random.wrap_key_data`"
     )
 
 
@@ -285,8 +284,8 @@ def _make_key_dtype(implementation: str) -> Any:
 
 
 def compute_words(array: Any) -> tuple[int, ...]:
-    """Returns the shape of the u32 data of a typed random key, if the array has such keys, for example (2,); otherwise
-    ().
+    """Returns the shape of the u32 data of one typed random key, such as (2,). Returns () if the array has no such
+    keys.
     """
     if not is_key(str(array.dtype)):
         return ()
@@ -295,7 +294,7 @@ def compute_words(array: Any) -> tuple[int, ...]:
 
 
 def read_numbers(array: Any) -> Any:
-    """Returns the array as a NumPy array, and typed random keys as their u32 data, as a compiled program sees them."""
+    """Returns the array as a NumPy array. Typed random keys become their u32 data, as in a compiled program."""
     return np.asarray(jax.random.key_data(array) if is_key(str(array.dtype)) else array)
 
 

@@ -58,8 +58,8 @@ class KnownDescription:
 
 @lru_cache(maxsize=8)
 def fit_description(description: str) -> KnownDescription:
-    """Returns the description without the fields that this XLA does not know. Raises CompileError if XLA does not take
-    the rest, InputError if it is not in protobuf text format.
+    """Drops the fields of the description that this XLA does not know, and returns the rest. Raises InputError if the
+    description is not in protobuf text format, and CompileError if XLA refuses the rest.
     """
     bare = strip_comments(description)
     try:
@@ -101,8 +101,10 @@ def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
 
 @lru_cache(maxsize=8)
 def build_topology(name: str, description: str) -> Any:
-    """Returns the topology of that name, such as `1x2x1`, whose devices are those of the description. description: without
-    comments. Raises CompileError.
+    """Returns the topology of that name, such as `1x2x1`, with devices as described. Raises CompileError if XLA refuses
+    the description.
+
+    description: a target's description without comments.
     """
     try:
         return _ask(name, description)

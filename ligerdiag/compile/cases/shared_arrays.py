@@ -14,8 +14,8 @@ from typing import Any
 
 
 def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
-    """Returns a number, from 1, for each JAX array that occurs more than once among the leaves, by the `id` of the array's
-    Python object. If two objects are one array, both ids have the same number.
+    """Numbers the JAX arrays that occur more than once among the leaves, from 1. Returns the number by the `id` of the
+    array's Python object. If two objects are one array, both have the same number.
 
     leaves: those of a call's arguments (`list_passed`).
     """
@@ -42,8 +42,10 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
 
 
 def group_shared_arguments(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Returns the positions in groups: the positions of one group have the same number in `numbers`. Positions with number 0
-    are in no group. numbers: for each argument the number that `number_shared_arrays` gives its array, or 0.
+    """Groups the positions of arguments that are one array. Returns one tuple of positions for each such array.
+
+    numbers: for each argument the number that `number_shared_arrays` gives its array, or 0 if the array is passed only
+    once.
     """
     groups: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):

@@ -29,7 +29,8 @@ _first: dict[str, _FirstState] = {}
 
 
 def find_unchanged(module: ModuleType, digests: Mapping[str, str]) -> frozenset[str] | None:
-    """Returns the names whose values are as they were before the module's file changed; None if it has not changed.
+    """Returns the names of globals whose values have not changed since the module's file changed. Returns None if the
+    file has not changed.
 
     digests: the digests of the module's values now (`digest_node`), by name.
     """
@@ -45,7 +46,7 @@ def find_unchanged(module: ModuleType, digests: Mapping[str, str]) -> frozenset[
 
 
 def was_edited_before(module: ModuleType) -> bool:
-    """Returns whether the module's file had changed before `find_unchanged` got the module for the first time."""
+    """Returns whether the module's file had already changed when `find_unchanged` was first called for the module."""
     first = _first.get(module.__name__)
     return first is not None and first.was_edited
 
@@ -71,7 +72,7 @@ def forget_first_states() -> None:
 
 
 def digest_node(nodes: list[StateNode], number: int) -> str:
-    """Returns a sha256 of the content of a node with all its parts."""
+    """Returns a sha256 of the content of a node and of all its parts."""
     places: dict[int, int] = {}
     digest = sha256()
 

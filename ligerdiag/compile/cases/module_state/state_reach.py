@@ -27,7 +27,9 @@ _MOST_OBJECTS = 100_000
 
 
 class NameReach:
-    """The names that code can look up, starting from some values, and the classes of the user's that it can use."""
+    """The names that code can look up, and the user's classes that it can use. The code is that of some values, and all
+    code that they use in turn.
+    """
 
     def __init__(
         self, modules: Mapping[str, ModuleType], roots: Iterable[object], owned: Container[int] = frozenset()
