@@ -19,8 +19,8 @@ from ligerdiag.errors import is_project_file
 
 
 class DependencyKind(StrEnum):
-    """The kinds of dependencies of an answer in the cache. The value of a kind is the prefix of a dependency's name; answers
-    in the cache contain these prefixes.
+    """The kinds of dependencies of an answer in the cache. The value of a kind is the prefix of such a dependency's
+    name.
     """
 
     CONTENTS = ""
@@ -56,12 +56,12 @@ _WITHOUT_PATH = (*_OF_PROCESS, DependencyKind.UNSEEN)
 
 
 def digest_text(text: str | None) -> str:
-    """Returns the digest of an environment variable's value; empty for None, which means that it is not set."""
+    """Returns the digest of an environment variable's value. The digest of None, a variable that is not set, is empty."""
     return "" if text is None else sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def compute_digest(dependency: str) -> str:
-    """Returns the present digest of the file, folder or variable that the dependency names."""
+    """Returns the present digest of the dependency with this name: a file, a folder or a variable."""
     kind, name = _split(dependency)
     try:
         match kind:
@@ -98,7 +98,7 @@ def compute_digest(dependency: str) -> str:
 
 
 def is_kept_in_memory(dependency: str) -> bool:
-    """Returns whether the dependency is a part of this process, which may change between two questions of one run."""
+    """Returns whether the dependency is a part of this process, which may change while the process runs."""
     return _split(dependency)[0] in _OF_PROCESS
 
 
@@ -108,7 +108,7 @@ def drop_unseen(dependencies: Mapping[str, str]) -> dict[str, str]:
 
 
 def move_path(dependency: str, move: Callable[[str], str]) -> str:
-    """Returns the name of the dependency with another path, such as one relative to a project's folder. In a searched path,
+    """Returns the dependency's name with another path, such as one relative to a project's folder. In a search path,
     the folders of Python and of installed packages stay absolute.
     """
     kind, name = _split(dependency)

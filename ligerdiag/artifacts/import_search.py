@@ -1,4 +1,5 @@
-"""Where Python would find a module or an installed distribution, as a text that changes as soon as the answer would.
+"""Says where Python would find a module or an installed distribution. The answer is a text that changes when the place
+does.
 
 Folders are searched as Python's `FileFinder` searches them: a package before a module, an extension before a source, an
 earlier folder before a later one. Nothing is imported, so a process with another `sys.path` gets the same text.
@@ -17,8 +18,8 @@ _METADATA = (".dist-info", ".egg-info", ".egg-link")
 
 
 def search_module(name: str, entries: Sequence[str]) -> tuple[str, int]:
-    """Returns a text that says where in the entries of a path Python finds the module, and the number of entries that
-    decide it; the text is empty if the module is nowhere.
+    """Returns a text that says in which entry of a path Python finds the module. Also returns how many entries decide
+    this. The text is empty if the module is in no entry.
 
     name: the part of the module's name after the last dot. entries: absolute paths of folders and zip files.
     """
@@ -37,8 +38,8 @@ def search_module(name: str, entries: Sequence[str]) -> tuple[str, int]:
 
 
 def search_distribution(name: str, entries: Sequence[str]) -> str:
-    """Returns the version of the first distribution of that name in the entries of a path, empty if there is none; with an
-    empty name, the names of all metadata in them.
+    """Returns the version of the first distribution of that name in the entries of a path. Returns an empty string if
+    there is none. For an empty name, returns the names of all metadata in the entries.
     """
     if name:
         context = DistributionFinder.Context(name=name, path=list(entries))

@@ -1,8 +1,8 @@
-"""Leases and temporary folders of one process; the next run removes the folders of a process that was killed.
+"""Makes leases and temporary folders for one process. The next run removes the folders of a process that was killed.
 
-A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that ends,
-however it ends, so an unlocked file is a leftover. A process id would not be enough, because ids are reused, and processes
-in another container have other ids.
+A lease is a file that a process keeps locked while it lives. The operating system drops the lock of a process that
+ends, however it ends, so an unlocked file is a leftover. A process id would not be enough, because ids are reused, and
+processes in another container have other ids.
 
 A temporary folder belongs to the process that holds the lock on the file `lock` in it. That file gets its name only
 once it is locked, so no process finds a new folder unlocked. `remove_stale_folders` removes only real folders of our
@@ -26,7 +26,7 @@ from weakref import finalize
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Lease:
-    """A lock on a file; it is released by `end`, when nothing refers to this object any more, or when the process ends."""
+    """A lock on a file. It is released by `end`, when nothing refers to this object any more, or when the process ends."""
 
     path: Path
     file: TextIO
@@ -37,8 +37,8 @@ class Lease:
 
 
 def hold_lease(path: Path) -> Lease:
-    """Makes the file, locks it, and returns the lease. Raises OSError if that is impossible or another process holds
-    the lease.
+    """Makes the file, locks it, and returns the lease. Raises OSError if the file cannot be made, or if another process
+    holds the lease.
     """
     while True:
         file = path.open("w", encoding="ascii")
@@ -97,7 +97,7 @@ class ScratchFolder:
             os.rename(self.path / NEW_LOCK, self.path / LOCK)
 
     def remove(self) -> None:
-        """Removes the folder and its content; a second call does nothing."""
+        """Removes the folder and its content. A second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._lock)
@@ -105,7 +105,7 @@ class ScratchFolder:
 
 
 def remove_stale_folders(parent: Path) -> None:
-    """Removes, from the folder `parent`, the temporary folders of processes that have ended; ignores errors."""
+    """Removes temporary folders of processes that have ended from the folder `parent`. Ignores errors."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
@@ -137,7 +137,7 @@ def _is_abandoned(folder: Path, changed: float) -> bool:
 
 @cache
 def remove_stale_folders_once() -> None:
-    """Removes the folders of ended processes from the system's folder for temporary files; only the first call in a
-    process does anything.
+    """Removes the folders of ended processes from the system's folder for temporary files. Only the first call in a
+    process does this.
     """
     remove_stale_folders(Path(tempfile.gettempdir()))

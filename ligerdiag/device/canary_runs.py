@@ -41,7 +41,7 @@ _FLOATS = frozenset(name for name in dir(ml_dtypes) if name.startswith(("bfloat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneKernel:
-    """One kernel call, made into a function of the call's operands."""
+    """A kernel call, made into a function of the call's operands."""
 
     function: Callable[..., tuple[Any, ...]]
     """A function that takes the operands, and returns the call's outputs; the new contents of each Ref come last."""
@@ -51,7 +51,9 @@ class LoneKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """How the compiled program passes its parameters to the kernel call, and the call's outputs to the program's results."""
+    """Says how the compiled program passes its parameters to the kernel call, and the call's outputs to the program's
+    results.
+    """
 
     operands: tuple[int | None, ...]
     """For each operand of the call, the number of the program's argument that the operand is; None if the operand is no
@@ -88,7 +90,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryRuns:
-    """A single kernel call that is compiled for a device, with the contents of its operands."""
+    """A kernel call that is compiled for a device as a program of its own, with the contents of its operands."""
 
     kernel: LoneKernel
     device: Any
@@ -97,7 +99,8 @@ class CanaryRuns:
     wiring: Wiring
 
     def observe(self, *, perturbs_integers: bool) -> CallRun:
-        """Runs the call several times, and returns the observations. Does not catch the errors of JAX and of the device.
+        """Runs the call several times, with different contents, and returns the observations. Lets the errors of JAX
+        and of the device pass.
 
         perturbs_integers: whether operands whose elements are integers get other contents in some runs, too.
         """
@@ -263,8 +266,8 @@ class CanaryRuns:
 
 
 def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> CanaryRuns:
-    """Compiles one kernel call as a program of its own for a device. The program has a donated argument for each result. Its
-    bytes, the canary, show which elements the kernel leaves unwritten.
+    """Compiles one kernel call as a program of its own for a device. The program has a donated argument for each
+    result. The bytes of this argument, the canary, show which elements the kernel leaves unwritten.
 
     contents: the operands as NumPy arrays. Raises CompileError if the compiled program does not have exactly one custom
     call.

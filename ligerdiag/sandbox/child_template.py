@@ -27,7 +27,10 @@ def prepare() -> None:
 
 
 def work(channel: socket.socket, other: Answerer | None) -> None:
-    """Answers the questions that arrive on the socket, as a sandboxed process."""
+    """Answers the questions that arrive on the socket, as a sandboxed process.
+
+    other: not used.
+    """
     del other
     answer_over(channel)
 

@@ -84,9 +84,7 @@ def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore,
 
 
 def drop_call_names(module: Any) -> None:
-    """Removes the names that this module gave to kernel calls and Ref accesses from the locations of the module's
-    operations, in place.
-    """
+    """Removes the names of kernel calls and Ref accesses from the locations of the module's operations, in place."""
     for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `set_location`
         name = read_name(operation.location) or ""
         if read_call_name(name):
