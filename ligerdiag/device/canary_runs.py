@@ -295,14 +295,14 @@ def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> 
 
 
 def read_wiring(module: HloModule, canaries: int) -> Wiring:
-    """Returns how a compiled program passes its buffers to its only call. Its first `canaries` parameters are canaries,
-    which show the elements that the call leaves unwritten.
+    """Finds out how a compiled program passes its parameters to its only call. Its first `canaries` parameters are
+    canaries, which show the elements that the call leaves unwritten.
 
     Raises CompileError if the program does not have exactly one custom call.
     """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
-        raise CompileError(f"XLA made {len(calls)} calls of the kernel call, not one")
+        raise CompileError(f"XLA made {len(calls)} custom calls of a program with one kernel call")
     ((home, call),) = calls
     way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))
@@ -332,8 +332,8 @@ class _Way:
     call: HloInstruction
 
     def find_argument(self, value: HloInstruction) -> tuple[int | None, bool]:
-        """Returns two things about an operand of the call: the number of the program's parameter from which the operand
-        comes, None if it comes from no parameter; and whether XLA copies the parameter on the way.
+        """Returns the number of the program's parameter from which an operand of the call comes, or None if it comes
+        from no parameter. Also returns whether XLA copies the parameter on the way.
 
         value: the operand.
         """
@@ -345,8 +345,8 @@ class _Way:
         return (value.proto.parameter_number if value.opcode == "parameter" else None), copied
 
     def find_results(self, leaves: int) -> list[tuple[int | None, bool]]:
-        """Returns two things for each result of the program: the number of the call's output from which the result comes,
-        None if it comes from no output; and whether XLA copies the output on the way.
+        """Returns, for each result of the program, the number of the call's output from which it comes, or None if it
+        comes from no output. Also returns whether XLA copies that output on the way.
 
         leaves: number of the call's outputs.
         """
@@ -368,7 +368,7 @@ class _Way:
             return None
         callers = self.module.callers.get(self.home.id, ())
         if len(callers) != 1 or self.module.homes.get(callers[0].id) is not self.module.entry:
-            raise CompileError("XLA put the call into a computation of its own")
+            raise CompileError("XLA put the kernel call into a computation other than the entry")
         return callers[0]
 
 

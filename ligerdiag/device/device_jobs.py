@@ -38,8 +38,8 @@ BADNESS = (
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Returns a judgement of each output by its error against the case's reference, a function that computes the outputs
-    independently. Such an error cannot distinguish a stale output from an output that is wrong for another reason.
+    """Judges each output by its error against the case's reference, a function that computes the outputs independently.
+    Such an error does not show whether a wrong output is stale or wrong for another reason.
 
     errors: maps the name of each output to its relative errors, one per draw of the arguments.
     """
@@ -73,7 +73,7 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns by name the outputs that the device worker wrote into `directory` for one set of random arguments. Raises
+    """Loads the outputs that the device worker wrote into `directory` for one set of random arguments, by name. Raises
     ArtifactError if they cannot be read.
 
     draw: number of the set. like: for each output, an array of its dtype and shape, which the file does not record.
@@ -87,7 +87,9 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
                 found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
             return found
     except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
-        raise ArtifactError(f"the device's results for input draw {draw} cannot be read: {error}") from error
+        raise ArtifactError(
+            f"the device's results for set {draw} of the random arguments cannot be read: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """The result of compiling a case for the devices and running it on them."""
+    """The answer of the device worker: how the case was compiled for the devices, and what they computed."""
 
     key: str
     """Key under which the cache has the artifact of the program that ran."""
@@ -130,7 +132,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request to replay, with the same arguments, the artifact that ran on a device, and to compare the two results."""
+    """A request to replay an artifact that ran on a device, with the same arguments, and to compare the two results."""
 
     source: Source
     case_id: str
@@ -155,7 +157,7 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with the intended outputs and with those of the replayed schedule."""
+    """The device's outputs, compared with the intended outputs and with those of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
@@ -163,7 +165,10 @@ class ComparisonAnswer:
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """Returns the job that sends this request to a device worker. timeout: in seconds."""
+    """Returns the job that sends this request to a device worker.
+
+    timeout: in seconds.
+    """
     source, name = request.compile.source, f"the run of case `{request.compile.case_id}` on the GPU"
     return make_job(request, DeviceAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 

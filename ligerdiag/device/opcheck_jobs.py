@@ -10,8 +10,8 @@ from ligerdiag.model.opcheck_report import FoundCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpcheckRequest:
-    """A request to a worker for the kernel calls of a pickled function. If the worker is to run the calls, it also returns
-    the observations of the runs.
+    """A request to find the kernel calls of a pickled function, and perhaps to run them. After runs, the answer has
+    their observations, too.
     """
 
     source: Source
@@ -37,7 +37,10 @@ class OpcheckAnswer:
 
 
 def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:
-    """Returns the job that sends this request to a worker. timeout: in seconds."""
+    """Returns the job that sends this request to a worker.
+
+    timeout: in seconds.
+    """
     return make_job(request, OpcheckAnswer, request.source, f"the kernel calls of `{request.source}`", timeout=timeout)
 
 

@@ -22,7 +22,7 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningAnswer:
-    """The result of compiling a case with autotuning."""
+    """The answer of the tuning worker: the result of compiling a case with autotuning."""
 
     key: str
     """Key under which the cache has the artifact of the program that was tuned."""
@@ -31,7 +31,10 @@ class TuningAnswer:
 
 
 def make_tuning_job(request: TuningRequest, timeout: float) -> Job[TuningAnswer]:
-    """Returns the job that sends this request to a tuning worker. timeout: in seconds."""
+    """Returns the job that sends this request to a tuning worker.
+
+    timeout: in seconds.
+    """
     source, name = request.compile.source, f"the tuning of case `{request.compile.case_id}`"
     return make_job(request, TuningAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 
