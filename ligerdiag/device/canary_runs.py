@@ -368,7 +368,7 @@ class _Way:
             return None
         callers = self.module.callers.get(self.home.id, ())
         if len(callers) != 1 or self.module.homes.get(callers[0].id) is not self.module.entry:
-            raise CompileError("XLA put the kernel call into a computation other than the entry")
+            raise CompileError("XLA put the kernel call into a computation that the entry does not call exactly once")
         return callers[0]
 
 
