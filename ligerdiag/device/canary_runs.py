@@ -99,8 +99,8 @@ class CanaryRuns:
     wiring: Wiring
 
     def observe(self, *, perturbs_integers: bool) -> CallRun:
-        """Runs the call several times, with different contents, and returns the observations. Lets the errors of JAX
-        and of the device pass.
+        """Runs the call several times, with different contents, and returns the observations. Does not catch the errors
+        of JAX and of the device.
 
         perturbs_integers: whether operands whose elements are integers get other contents in some runs, too.
         """

@@ -69,7 +69,7 @@ class EagerEvaluation:
     """The keys of `missed` whose calls were not reached because an operation raised an error."""
 
     def run(self, closed: Any, arguments: Sequence[Any]) -> list[Any]:
-        """Evaluates a closed jaxpr and returns its results. Lets the errors of the operations pass."""
+        """Evaluates a closed jaxpr and returns its results. Does not catch the errors of its operations."""
         return self._evaluate(closed.jaxpr, closed.consts, arguments)
 
     def _evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:

@@ -185,7 +185,7 @@ def join_programs(
     ):
         if [_describe(shape) for shape in mine] != [_describe(shape) for shape in theirs]:
             raise NotCoveredError(
-                "an optimized module whose arguments or outputs do not have the shapes of those of the program"
+                "a program and an optimized module that differ in the shapes of their arguments or outputs"
             )
     if len(output_names) != len(outputs):
         raise ArtifactError(
@@ -276,9 +276,9 @@ def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
         data = unpack(read_untrusted(path, MAXIMUM_FILE_BYTES))
         arrays = _parse_unoptimized(data, shapes) if _UNOPTIMIZED in path.name else _parse_snapshot(data, shapes)
     except ArtifactError as error:
-        raise ArtifactError(f"the arguments in `{path.name}`: {error}") from error
+        raise ArtifactError(f"cannot read the arguments in `{path.name}`: {error}") from error
     except DecodeError as error:
-        raise ArtifactError(f"the arguments in `{path.name}` are in no format that XLA writes") from error
+        raise ArtifactError(f"the arguments in `{path.name}` do not have a format that XLA writes") from error
     return arrays
 
 

@@ -218,8 +218,8 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields sets of loops to cut short: only the most expensive loop, then the two most expensive loops, and so on, up
-    to `MOST_CUTS` loops.
+    """Yields sets of loops to cut short: first the most expensive loop alone, at last the `MOST_CUTS` most expensive
+    loops.
 
     Only loops that the program and its schedule run equally often are cut. The cost of a loop includes that of its
     inner loops.
@@ -336,8 +336,8 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def count_live_bytes(program: HloModule) -> int:
-    """Returns the estimated bytes of the values that are alive at once: the arguments, the `LIVE_VALUES` largest values
-    that the program computes, and the outputs of all three runs.
+    """Estimates the bytes of the values that are alive at once. These are the arguments, the `LIVE_VALUES` largest
+    values that the program computes, and the outputs of all three runs.
     """
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(

@@ -72,7 +72,8 @@ def compare_meanings(
                 )
                 answers.append(pool.submit(make_meaning_job(request, timeout)).result())
             except NotCoveredError as error:
-                answers.append(MeaningAnswer(reason=f"an opaque function cannot replace a kernel: {error}"))
+                reason = f"no stand-in with the same buffers (an opaque function) can replace a kernel: {error}"
+                answers.append(MeaningAnswer(reason=reason))
             except LigerdiagError as error:
                 answers.append(MeaningAnswer(reason=str(error)))
     return answers

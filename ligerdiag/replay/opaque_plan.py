@@ -116,8 +116,8 @@ def _compute_kernel_seconds(call: HloInstruction) -> float:
 
 
 def replay_dump_opaquely(plan: OpaquePlan, arguments: tuple[Array, ...]) -> OpaqueReplay:
-    """Replays the modules of a dump with opaque functions in place of the custom calls and returns the record. If
-    replay does not cover an operation, the record names the operation, and no error is raised.
+    """Replays the modules of a dump with opaque functions in place of the custom calls. Returns the record of the
+    replay. If replay does not cover an operation, the record names the operation, and no error is raised.
 
     arguments: an array for each parameter of the program.
     """

@@ -70,9 +70,8 @@ def replay_artifacts_opaquely(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Generator[tuple[ReplayTask, OpaqueReplay]]:
-    """Replays tasks with opaque functions in place of custom calls, and yields each task with its result as it
-    finishes. Results from the cache come first. If a case fails, nothing is raised: the state and reason of its result
-    say so.
+    """Replays tasks with opaque functions in place of custom calls. Yields each task with its result as it finishes;
+    results from the cache come first. If a case fails, nothing is raised: the state and reason of its result say so.
 
     needed: whether to replay only programs with a call that may run as an opaque function; programs without one are
     then left out. templates, find_readers: see `replay_service.replay_artifacts`.

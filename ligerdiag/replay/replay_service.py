@@ -109,8 +109,8 @@ class KeptReplays:
         options: "ReplayOptions",
         cut: Sequence[str] = (),
     ) -> None:
-        """Stores the replay in `answer`. A replay is not stored if it failed, was refused, or ran out of time before it
-        had run the schedule in all requested orders.
+        """Stores the replay in `answer`. A replay is not stored if it failed or was refused. It is not stored either if
+        the time was up before the schedule had run in all requested orders.
 
         cut: names of the program's loops that the replay has cut short.
         """
@@ -157,8 +157,8 @@ class KeptReplays:
 
 
 def compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
-    """Returns all that changes the numbers of a replay besides the program and its arguments: versions and ligerdiag's
-    own code. The keys of the cache contain it.
+    """Returns all that can change the numbers of a replay, apart from the program and its arguments. The keys of the
+    cache contain it.
     """
     return {
         "fingerprint": compute_replay_fingerprint(),
@@ -195,7 +195,7 @@ type ReplayKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTask:
-    """A replay to run: a case, the target that the case was compiled for, and the artifact of that compile."""
+    """A replay to run: a case, its target, and the artifact of compiling the case for this target."""
 
     case: CaseSpec
     target: str
@@ -316,8 +316,8 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Returns the reason why the artifact can be replayed only with loops cut short, such as `too large: estimated 2
-    min, ...`. Returns an empty string if the artifact can be replayed whole.
+    """Returns the reason why the whole artifact cannot be replayed, such as `too large: estimated 2 min, ...`. Returns
+    an empty string if it can.
     """
     plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"

@@ -101,8 +101,8 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays may run at once, from 1 to `cores`. Memory must suffice even for the largest of the
-    replays together.
+    """Returns how many replays may run at once, from 1 to `cores`. The memory must suffice for the largest replays at
+    once.
 
     sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
     """
@@ -190,8 +190,8 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions in place of custom calls, and the files on which it depends. An
-    opaque function is a stand-in that reads and writes the same buffers as the call.
+    """The record of a replay with opaque functions in place of custom calls. Also names the files on which the record
+    depends. An opaque function is a stand-in that reads and writes the same buffers as the call.
     """
 
     replay: OpaqueReplay

@@ -258,8 +258,8 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def parse_dtype(name: str) -> Any:
-    """Returns the dtype of this name. `key<fry>` and the like name the dtypes of typed random keys. Raises TypeError if
-    no dtype has this name, and InputError for the keys of a generator that does not come with JAX.
+    """Returns the dtype of this name. A name such as `key<fry>` is that of typed random keys. Raises TypeError if no
+    dtype has this name, and InputError for the keys of a generator that does not come with JAX.
     """
     if not is_key(name):
         return jnp.dtype(name)

@@ -134,8 +134,8 @@ def answer_here() -> Generator[None]:
 
 @contextmanager
 def watch_questions(module: str) -> Generator[list[int]]:
-    """Yields a list of line numbers, which grows while the module is imported. A line is added when its statement makes
-    the module, or a function that the module calls, ask for devices or the platform.
+    """Records the lines of the module whose statements ask for devices or the platform, themselves or in a function
+    that they call. Yields the list of line numbers, which grows while the module is imported.
     """
     lines: list[int] = []
     _watched.append((module, lines))
@@ -162,8 +162,8 @@ def _note_line() -> None:
 
 
 def install_answers() -> None:
-    """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. It
-    must be called before any of the user's modules is imported.
+    """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. Must
+    be called before any of the user's modules is imported.
     """
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")

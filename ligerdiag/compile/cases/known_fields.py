@@ -82,7 +82,7 @@ def fit_description(description: str) -> KnownDescription:
         path = lines[number].path
         if path in _NEEDED:
             raise _refuse(
-                f"it does not know the field `{path}`, and without this field it would compile for another GPU"
+                f"this XLA does not know the field `{path}`, and without the field it would compile for another GPU"
             ) from fault
         dropped.append(path)
         lines = drop_field(lines, number)
@@ -114,9 +114,11 @@ def build_topology(name: str, description: str) -> Any:
 
 
 def build_first_topology() -> None:
-    """Builds the topology of one H100 before this process forks, so that the forks need not read XLA's files for it again:
-    most programs are compiled for an H100. Does nothing on a machine with a GPU, because the GPU's driver must not be used
-    before a fork. An error of XLA is ignored here: the worker that builds the topology again reports it.
+    """Builds the topology of one H100 before this process forks, so that the forks need not read XLA's files for it
+    again. Most programs are compiled for an H100. Does nothing on a machine with a GPU, because the GPU's driver must
+    not be used before a fork.
+
+    An error of XLA is ignored here. The worker that builds the topology again reports it.
     """
     if find_platform() is not Platform.CUDA or any(Path("/dev").glob("nvidia*")):
         return

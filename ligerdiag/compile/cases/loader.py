@@ -52,8 +52,8 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the arguments of a case, with the rules by which random ones are drawn, and its
-    reference. A reference is a function in plain jnp that computes the right outputs.
+    """Returns a sha256 that identifies the arguments of a case and its reference. The rules by which random arguments
+    are drawn are part of it. A reference is a function in plain jnp that computes the right outputs.
 
     Two cases have the same sha256 only if their arguments and references are known to be equal. If a reference cannot
     be identified (a closure, a method), the sha256 also covers the case's source and id, so no other case has it.

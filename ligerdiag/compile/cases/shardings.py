@@ -28,8 +28,8 @@ def has_shardings(jitted: Any) -> bool:
 
 
 def read_shardings(jitted: Any) -> dict[str, Any]:
-    """Returns those of the options `in_shardings` and `out_shardings` that the function's `jax.jit` was given. Raises
-    InputError for a sharding that names devices instead of axes of a mesh.
+    """Returns the options `in_shardings` and `out_shardings` of the function's `jax.jit`, as far as they were given.
+    Raises InputError for a sharding that names devices instead of axes of a mesh.
     """
     return {
         name: _unflatten(jitted, name)

@@ -14,8 +14,8 @@ from typing import Any
 
 
 def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
-    """Numbers the JAX arrays that occur more than once among the leaves, from 1. Returns the number by the `id` of the
-    array's Python object. If two objects are one array, both have the same number.
+    """Numbers the JAX arrays that occur more than once among the leaves, from 1. Returns `{id of the array's Python
+    object: number}`. If two objects are one array, both have the same number.
 
     leaves: those of a call's arguments (`list_passed`).
     """

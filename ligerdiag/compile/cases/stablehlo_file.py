@@ -26,8 +26,8 @@ from ligerdiag.untrusted_files import (
 
 
 def load_stablehlo_case(path: Path, name: str) -> tuple[Case, Mapping[str, object]]:
-    """Returns the case of the program in the file, and the settings of `jax.config` that it needs. Raises CompileError if
-    the file cannot be read, or if ligerdiag does not compile such a program.
+    """Returns the case of the program in the file, and the settings of `jax.config` that it needs. Raises CompileError
+    if the file cannot be read, or if ligerdiag cannot compile the program.
 
     name: name of the case.
     """

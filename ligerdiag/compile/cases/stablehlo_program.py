@@ -88,7 +88,7 @@ class StableHloProgram:
         return list(self.inputs[:count])
 
     def free_specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the specs of the arguments without the shardings that XLA may choose."""
+        """Returns the specs of the arguments. If XLA chooses the sharding of an argument, its spec has no sharding."""
         import jax
 
         return tuple(

@@ -41,7 +41,10 @@ def enter_tuning(file: TuningFile | None) -> None:
             raise UsedWorkerError
         return
     if file is not None and any(os.environ.get(name) != value for name, value in TUNING_LOG.items()):
-        raise CompileError("the worker was started without XLA's log of the instructions that its autotuner looks up")
+        raise CompileError(
+            "this worker cannot find out which instructions XLA's autotuner looks up, because it was started without "
+            "XLA's log"
+        )
     _used.append(digest)
 
 
@@ -71,9 +74,9 @@ def explain_fault(fault: str, file: TuningFile) -> str:
 
 
 def drop_unknown_form(fault: str, options: dict[str, Flag], file: TuningFile) -> bool:
-    """Removes an option that XLA does not know from the compiler options, and returns whether it removed one. It is the
-    option for the file's form (see `TuningForm`). Raises CompileError if the file has the form with fingerprints, which
-    such an XLA cannot read.
+    """Removes the compiler option for the file's form (see `TuningForm`) if XLA's error says that XLA does not know the
+    option. Returns whether it was removed. Raises CompileError if the file has the form with fingerprints, which such
+    an XLA cannot read.
 
     fault: the text of XLA's error.
     """

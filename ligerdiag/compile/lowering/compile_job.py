@@ -98,8 +98,8 @@ def compute_settings() -> dict[str, str]:
 
 
 def compute_environment() -> dict[str, str]:
-    """Returns this worker's environment variables that can change the result of a compile. PYTHONPATH is not among
-    them, because the worker's start has set it, and not the user.
+    """Returns this worker's environment variables that can change the result of a compile. PYTHONPATH is left out,
+    because ligerdiag sets it when it starts the worker.
     """
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 

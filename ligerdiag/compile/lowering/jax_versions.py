@@ -43,8 +43,8 @@ def get_type(value: Any) -> Any:
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Translates a StableHLO module to HLO and returns it as a serialized HloModuleProto. Lets the exceptions of
-    jaxlib's translation pass.
+    """Translates a StableHLO module to HLO and returns it as a serialized HloModuleProto. Does not catch the exceptions
+    of jaxlib.
     """
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
@@ -131,8 +131,8 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def find_ffi_primitives() -> list[Any]:
-    """Returns the primitive of `jax.ffi.ffi_call` in a list. Returns an empty list if this version of JAX has none
-    where others have it.
+    """Returns the primitive of `jax.ffi.ffi_call` in a list. Returns an empty list if this version of JAX does not have
+    it in a known place.
     """
     primitive = getattr(importlib.import_module("jax._src.ffi"), "ffi_call_p", None)
     return [] if primitive is None else [primitive]

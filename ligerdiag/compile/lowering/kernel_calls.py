@@ -140,8 +140,8 @@ def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCal
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags of the operations that JAX gave to XLA. They are the tags, numbers of the program's operations,
-    in the serialized unoptimized module.
+    """Returns the tags (numbers of operations) that the serialized unoptimized module contains. These are the
+    operations that JAX gave to XLA.
     """
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 

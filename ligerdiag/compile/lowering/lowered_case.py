@@ -137,8 +137,8 @@ class LoweredCase:
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program with some `custom_partitioning` calls, those with these tags, that have no body. The
-        analysis then has to assume any effect of them. Changes the module `marked` in place.
+        """Removes the bodies of the `custom_partitioning` calls with these tags, and returns the program. The analysis
+        then has to assume any effect of these calls. Changes the module `marked` in place.
         """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)

@@ -26,7 +26,7 @@ OTHER_PRIMITIVES = tuple(_PRIMITIVES)
 
 
 def find_other_primitives() -> list[Any]:
-    """Returns the primitives of those of the libraries cuTile and CuTe DSL that the program has imported."""
+    """Returns the primitives of cuTile and CuTe DSL. A library that the program has not imported has none."""
     found = [getattr(sys.modules.get(module), f"{name}_p", None) for name, module in _PRIMITIVES.items()]
     return [primitive for primitive in found if primitive is not None]
 

@@ -199,8 +199,8 @@ def walk_operations(operation: Any) -> Iterator[Any]:
 
 
 def strip_tag(name: str) -> str:
-    """Returns an operation's name without its tag, and without the name of a kernel call or Ref access. Every other `;`
-    and `#` in it is escaped.
+    """Returns an operation's name without its tag, and without the name of a kernel call or Ref access. All remaining
+    `;` and `#` are escaped.
     """
     return drop_call_name(_strip_number(name))
 

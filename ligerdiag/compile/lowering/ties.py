@@ -294,7 +294,7 @@ class AliasedStorage:
 
 def is_kernel(operation: Any) -> bool:
     """Returns whether the operation is a custom call that may launch a kernel. Custom calls that only instruct XLA's
-    partitioner are not.
+    partitioner do not count.
     """
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 

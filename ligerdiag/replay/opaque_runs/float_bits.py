@@ -65,8 +65,8 @@ class _SignTest:
 
 
 def find_order_keys(computation: HloComputation) -> frozenset[int]:
-    """Returns the ids of the integers that are made from the bits of floats in order to compare the floats. Raises
-    NotCoveredError if the computation uses the bits of a float for anything else.
+    """Finds the integers that are made from the bits of floats only to compare the floats, and returns their ids.
+    Raises NotCoveredError if the computation uses the bits of a float for anything else.
     """
     keys: dict[int, _Bits] = {}
     tests: dict[int, _SignTest] = {}
@@ -90,8 +90,8 @@ def find_order_keys(computation: HloComputation) -> frozenset[int]:
 
 def widen_word(word: Array) -> Array:
     """Returns the 64-bit constant that replaces the integer constant `word` in the widened module. An element that is
-    0, -1, MAX or MIN of its type becomes 0, -1, MAX or MIN of the 64-bit type. If all elements are the number of bits
-    of their type less one, such as a shift by 31 for s32, they become 63.
+    0, -1, MAX or MIN of its type becomes 0, -1, MAX or MIN of the 64-bit type. If all elements are the largest shift of
+    their type, such as 31 for s32, they become 63.
     """
     wide = np.dtype(f"{word.dtype.kind}8")
     if word.size and (word == _count_bits(word.dtype) - 1).all():

@@ -126,8 +126,8 @@ def _describe_use(access: Access, use: OperandUse, shape: ShapeProto) -> OpaqueU
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class OpaqueRunner:
-    """Runs the custom calls of one module as opaque functions, stand-ins that read and write the same buffers; see
-    `program.Kernels`.
+    """Runs the custom calls of one module as opaque functions. An opaque function is a stand-in that reads and writes
+    the same buffers as the call. Implements `program.Kernels`.
     """
 
     calls: Mapping[int, OpaqueCall]
@@ -146,8 +146,8 @@ class OpaqueRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites the elements that the call writes with values of its opaque function, the call's stand-in; see
-        `program.Kernels`. Outputs that the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function, a stand-in for the call.
+        Outputs that the call does not write become NaN, or 0 for integers. See `program.Kernels`.
         """
         del watched
         for output in outputs:

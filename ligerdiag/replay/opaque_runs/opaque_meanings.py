@@ -72,7 +72,7 @@ def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects)
         codes = [[*dict.fromkeys(one.code for one in calls if one.form == form)] for calls in (old, new)]
         if len(codes[0]) != len(codes[1]):
             raise NotCoveredError(
-                f"`{kernel}`: the changed program does not pass it the same buffers and payload as the original program"
+                f"kernel `{kernel}`: the two programs do not call it with the same buffers and payload"
             )
         has_same_code &= codes[0] == codes[1]
         for number in range(len(codes[0])):
@@ -112,7 +112,7 @@ def _place_call(call: HloInstruction, effects: CallEffects) -> _PlacedCall:
     own = aliased.count(False)
     if any(aliased[:own]):
         raise NotCoveredError(
-            f"`{effects.kernel}`: a call with an output that aliases an operand before an output that aliases none"
+            f"`{effects.kernel}`: a call with an aliased output before an output that aliases no operand"
         )
     uses = [*described.uses[: count + own]]
     for (index, _), use in zip(leaves[own:], described.uses[count + own :], strict=True):
@@ -151,9 +151,7 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
     joined: list[OpaqueUse] = []
     for uses in zip(*(one[:count] for one in calls), strict=True):
         if len({one.writes for one in uses}) > 1:
-            raise NotCoveredError(
-                f"`{kernel}` does not write the same operands in the changed program as in the original program"
-            )
+            raise NotCoveredError(f"kernel `{kernel}` does not write the same operands in the two programs")
         whole = uses[0]
         for one in uses[1:]:
             whole = _join(whole, one)
@@ -164,9 +162,9 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
 def compare_opaquely(
     first: Programs, changed: Programs, arguments: Sequence[tuple[Array, ...]], calls: MatchedCalls
 ) -> OpaqueDifferences:
-    """Runs both programs with opaque functions in place of their kernels, on each set of arguments, and returns the
-    differences. On every second set the functions have values of both signs. Raises NotCoveredError if replay does not
-    cover an operation.
+    """Runs both programs with opaque functions in place of their kernels, and returns the differences. Every second set
+    of arguments runs with functions that have values of both signs. Raises NotCoveredError if replay does not cover an
+    operation.
 
     arguments: each set is one array for each input of the programs, in the program's own types.
     """

@@ -120,8 +120,9 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions (stand-ins that read and write the same buffers) in place of custom
-    calls. Returns the record, which names an operation if replay does not cover it.
+    """Replays both modules in f64 with opaque functions in place of custom calls. An opaque function is a stand-in that
+    reads and writes the same buffers as the call. Returns the record, which names an operation if replay does not cover
+    it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """

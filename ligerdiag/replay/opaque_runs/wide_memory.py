@@ -43,10 +43,10 @@ class WideMemory(DeviceMemory):
 
     @override
     def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the contents of an instruction's array: a view, or a copy if a part of an element has been
-        overwritten.
+        """Returns the contents of one array of the instruction's result as a view. If a part of an element has been
+        overwritten, returns a copy.
 
-        index: position of the array in the instruction's shape, `()` if that is no tuple.
+        index: position of the array in the instruction's shape; `()` if the shape is not a tuple.
         """
         view = self.view(instruction, index, shape)
         hit = self._find_hit(view, self._list_copies(instruction, index, shape))
@@ -142,9 +142,7 @@ def _spoil(values: Array) -> Any:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WideScheduleRunner(ScheduleRunner):
-    """Runs a widened schedule in a `WideMemory`, where each byte of the original buffer assignment is several bytes
-    long.
-    """
+    """Runs a widened schedule in a `WideMemory`, where each byte of the original buffers is several bytes long."""
 
     original: HloModule
     """The schedule before it was widened; `module` is the widened one."""

@@ -51,8 +51,8 @@ def widen_array(array: Array) -> Array:
 
 
 def widen_module(module: HloModule) -> HloModule:
-    """Returns the module with all floats widened to f64. Raises NotCoveredError for an element type that NumPy cannot
-    store, and if the module uses the bits of a float for more than ordering floats.
+    """Widens all floats of the module to f64 and returns the new module. Raises NotCoveredError for an element type
+    that NumPy cannot store. Also raises it if the module uses the bits of a float for more than ordering floats.
     """
     in_memory = _list_in_memory(module)
     numbers = count(max([one.id for one in module.instructions], default=0) + 1)
@@ -234,8 +234,8 @@ def _make_literal(shape: ShapeProto, value: Array) -> LiteralProto:
 
 
 def find_scale(module: HloModule) -> int:
-    """Returns the factor by which the narrowest float of the module grows in f64, such as 4 for a bf16. Returns 1 if
-    the module has no floats.
+    """Returns how many times longer the narrowest float of the module becomes in f64, such as 4 for a bf16. Returns 1
+    if the module has no floats.
     """
     widths = {
         (kind, dtype.itemsize)

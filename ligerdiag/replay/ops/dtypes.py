@@ -138,7 +138,7 @@ def have_same_bits(one: Array, other: Array) -> bool:
 
 
 def count_different(one: Array, other: Array) -> int:
-    """Returns the number of elements of two arrays of equal shape and dtype that differ in at least one bit."""
+    """Counts the elements that differ in at least one bit between two arrays of equal shape and dtype."""
     if have_same_bits(one, other):
         return 0
     width = min(one.itemsize, 8)

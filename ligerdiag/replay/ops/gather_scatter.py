@@ -31,8 +31,8 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 def read_starts(
     indices: Array, vector_dimension: int, index_map: Sequence[int], batching: Sequence[tuple[int, int]]
 ) -> tuple[dict[int, Array], tuple[int, ...]]:
-    """Returns the starts of the slices, and the shape of the batch that they form. The starts are a dict from each
-    indexed dimension of the operand to an array s64[batch..].
+    """Returns (starts, shape of the batch). `starts` maps each indexed dimension of the operand to an array
+    s64[batch..], the starts of the slices in this dimension.
 
     vector_dimension, index_map: XLA's `index_vector_dim` and `start_index_map`. batching: pairs of a dimension of the
     operand and the corresponding dimension of `indices`.

@@ -48,7 +48,7 @@ def parse_literal(literal: LiteralProto) -> Value:
 
 
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
-    """Sorts the elements of a literal from the order of its layout into row-major order.
+    """Reorders the elements of a literal from the order of its layout into row-major order.
 
     flat: the elements in the order of the literal's layout. shape: the literal's shape, with its layout. dimensions:
     the dimensions of the result.

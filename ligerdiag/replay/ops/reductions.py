@@ -244,7 +244,7 @@ _FALSE = np.zeros((), np.bool_)
 
 
 def pad_base(array: Array, window: Window, fill: Array) -> Array:
-    """Returns the array with gaps between its elements (the window's base dilation) and padding around it, both filled
+    """Puts gaps between the elements of the array (the window's base dilation) and padding around it. Both are filled
     with `fill`. Negative padding crops the array.
     """
     for axis, dimension in enumerate(window.dimensions):
@@ -261,8 +261,8 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Yields a tuple of slices of the padded array for each position within a window, in row-major order. The slices
-    select, from all windows at once, the element at this position.
+    """Yields a tuple of slices for each position within a window, in row-major order. The slices of a position select
+    the elements at this position of all windows from the padded array.
 
     result: shape of the result, which has one element for each window.
     """

@@ -22,15 +22,13 @@ type Value = Array | tuple["Value", ...]
 
 
 class NotCoveredError(LigerdiagError):
-    """Raised for an operation that replay does not compute; the message names the operation, such as `convolution`."""
+    """Raised for an operation that replay does not compute. The message names the operation, such as `convolution`."""
 
     exit_code = 3
 
 
 class Scope(Protocol):
-    """The part of the running program that the function for an opcode may use: its module, its device, and the
-    computations that it calls.
-    """
+    """Gives the function that computes an opcode access to its module, its device, and the computations that it calls."""
 
     @property
     def module(self) -> HloModule:
@@ -163,7 +161,7 @@ def list_cells(cells: Cells) -> list[Cell]:
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Nests the first cells of a list in tuples, as the shape nests its arrays, and removes them from the list."""
+    """Takes the first cells of a list and nests them in tuples, as the shape nests its arrays. The list gets shorter."""
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)

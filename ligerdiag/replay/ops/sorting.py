@@ -21,7 +21,7 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 
 
 def compute_rank(values: Array, *, canonical: bool) -> Array:
-    """Returns integers that have the order of the values: -NaN < -inf < -0 < 0 < inf < NaN.
+    """Returns integers that have the same order as the values: -NaN < -inf < -0 < 0 < inf < NaN.
 
     canonical: whether both zeros are equal, and all NaN are equal and larger than inf, as when JAX sorts floats.
     """
@@ -39,8 +39,8 @@ def compute_rank(values: Array, *, canonical: bool) -> Array:
 
 
 def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
-    """Sorts each row by the comparator and returns the sorted positions of its elements, as s64[.., n]. Equal elements
-    keep their order.
+    """Sorts each row by the comparator. Returns the positions of its elements in sorted order, as s64[.., n]. Equal
+    elements keep their order.
 
     comparator: id of a computation that compares two elements of each array. arrays: all of shape [.., n].
     """
@@ -133,8 +133,8 @@ def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scop
 
 
 def compute_top(values: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """Returns the k largest (or smallest) elements of the last dimension in the total order, and their positions as
-    s64.
+    """Returns the k largest or smallest elements of the last dimension, and their positions as s64. The order is that
+    of `compute_rank`.
     """
     ranks = compute_rank(values, canonical=False)
     order = np.argsort(~ranks if largest else ranks, axis=-1, kind="stable")[..., :k]

@@ -23,9 +23,9 @@ them would take longer than compiling saves.
 
 
 def compute_case_inputs(case: Case) -> CaseInputs:
-    """Draws the case's arguments and returns them together with the outputs of its reference, a function that computes
-    the outputs independently. The reference runs only when its outputs are first needed. Raises LigerdiagError if the
-    arguments cannot be drawn.
+    """Draws the case's arguments and returns them with the outputs of the case's reference. A reference is a function
+    that computes the outputs independently. It runs only when its outputs are first needed. Raises LigerdiagError if
+    the arguments cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(
@@ -35,7 +35,10 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Draws the case's arguments and returns their leaves. draw: number of the set of random arguments; a replay uses 0."""
+    """Draws the case's arguments and returns their leaves.
+
+    draw: number of the set of random arguments; a replay uses 0.
+    """
     return _flatten(draw_arguments(case, draw))
 
 

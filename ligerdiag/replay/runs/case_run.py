@@ -291,8 +291,8 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """Runs the program in program order, the program in isolated memory (where kernels leave their operands unchanged),
-    and the schedule. Returns the outputs of all three runs. Raises NotCoveredError if replay does not cover an
+    """Runs the program in program order and in isolated memory, and runs the schedule. Returns the outputs of all three
+    runs. In isolated memory, kernels leave their operands unchanged. Raises NotCoveredError if replay does not cover an
     operation.
 
     arguments: whole arrays, one for each input of the program in order.
@@ -334,7 +334,7 @@ def run_program_order(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Runs the program in program order twice: with kernels that write, and with kernels that leave their operands
+    """Runs the program in program order, once with kernels that write and once with kernels that leave their operands
     unchanged. Returns the outputs of both runs by name. Raises NotCoveredError if replay does not cover an operation.
 
     arguments: whole arrays, one for each input of the program in order.
@@ -360,8 +360,9 @@ def compare_runs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
-    """Runs the program in program order, the program in isolated memory (where kernels leave their operands unchanged),
-    and the schedule, and compares their outputs. Raises NotCoveredError if replay does not cover an operation.
+    """Runs the program in program order and in isolated memory, runs the schedule, and compares the outputs. In
+    isolated memory, kernels leave their operands unchanged. Raises NotCoveredError if replay does not cover an
+    operation.
 
     Returns (the record of the replay, the outputs of program order by name). rows: whether to count fresh and stale
     rows.

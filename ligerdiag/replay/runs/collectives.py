@@ -43,7 +43,7 @@ def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]],
     call: evaluates the reducer (computation id, arguments) element by element.
 
     Raises:
-        NotCoveredError: for an opcode outside of COLLECTIVES, or a variant of one that this file does not cover.
+        NotCoveredError: for an opcode outside of COLLECTIVES, or a variant of a collective that this file does not cover.
         ArtifactError: if the groups do not fit the devices, or the operands do not fit the groups.
     """
     if instruction.opcode not in COLLECTIVES:

@@ -50,7 +50,7 @@ ATOMIC_ROUNDING = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRaces:
-    """The differences in a launch's results when its programs run in other orders."""
+    """The differences in a launch's results when the programs of its grid run in other orders."""
 
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
     """Maps the number of an operand that is overwritten in place to the relative difference that its race makes in the
@@ -75,8 +75,8 @@ def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *
     """Returns the options that run all programs of a launch concurrently. Programs that touch the same bytes are put
     first, so that they run side by side.
 
-    meetings: pairs of programs that touch the same bytes. programs: number of programs of the launch. crossed: whether,
-    of several stores to the same bytes, the one of the first program comes last.
+    meetings: pairs of programs that touch the same bytes. programs: number of programs of the launch. crossed: whether
+    the first program's store comes last if several programs store to the same bytes.
     """
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
@@ -87,7 +87,7 @@ def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableLaunch:
-    """A launch that has run from its first program to its last, with all that is needed to run it again."""
+    """A launch that has run once, from its first program to its last, with all that is needed to run it again."""
 
     launch: Launch
     operands: int
@@ -104,7 +104,7 @@ class RepeatableLaunch:
 
     def compare(self, options: GridOptions) -> list[float]:
         """Runs the launch again with these options. Returns, for each buffer, the relative difference from the first
-        run. Raises NotCoveredError if a program waits for another one.
+        run. Raises NotCoveredError if a program waits for another program.
         """
         again = copy_buffers(self.before)
         self.prepare(again)
@@ -122,8 +122,8 @@ class RepeatableLaunch:
 def find_grid_races(launched: RepeatableLaunch, *, all_ways: bool) -> GridRaces:
     """Runs the launch in other orders of its programs and returns the differences.
 
-    all_ways: whether to try two more things: separate bytes for operands and outputs, and another order also if it is
-    unknown whether programs touch the same bytes.
+    all_ways: whether to run the launch also with separate bytes for operands and outputs, and in another order even if
+    it is unknown whether programs touch the same bytes.
     """
     ran, races = launched.ran, GridRaces()
     if ran.meeting is not None or launched.ordered_atomics or (all_ways and not ran.meetings_known):

@@ -32,8 +32,8 @@ WORTHWHILE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Keeps the results of kernel launches, so that an equal launch need not run again. The kernels run through
-    `runner`, another object of this kind.
+    """Keeps the results of kernel launches, so that an equal launch does not run again. `runner` runs all other
+    launches.
     """
 
     runner: Kernels
@@ -86,8 +86,8 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels and undoes their hidden writes: after a launch it restores the operands that share no bytes with an
-    output. The kernels run through `runner`, without observations.
+    """Runs kernels through `runner` and undoes their hidden writes: after a launch it restores the operands that share
+    no bytes with an output. It records no observations.
     """
 
     runner: Kernels
@@ -99,7 +99,7 @@ class IsolatedKernels:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, then restores each operand that shares no bytes with an output; see `Kernels.launch`."""
+        """Runs the kernel, then restores each operand that shares no bytes with an output. See `Kernels.launch`."""
         hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
         before = copy_buffers(hidden)
         self.runner.launch(call, operands, outputs, watched=False)

@@ -61,10 +61,10 @@ class Watch:
     """
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
-        """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
-        unwritten elements.
+        """Zeroes the buffers that the launcher zeroes, and fills the checked outputs with a canary. The canary marks
+        elements that are not yet written.
 
-        other: use the second canary, which is the first with all bits inverted.
+        other: whether to use the second canary, which is the first with all bits inverted.
         """
         self.launch.zero(buffers)
         for output in self.watched_outputs:
@@ -78,8 +78,9 @@ class Watch:
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Finds the elements of the checked outputs that the kernel left unwritten: they still hold the canary. Returns
-        a mask of these elements for each output that has any, by the output's number. The first output has number 0.
+        """Finds the elements of the checked outputs that the kernel left unwritten, because they still hold the canary.
+        Returns a mask of these elements for each output that has any, by the output's number. The first output has
+        number 0.
 
         other: whether the outputs were filled with the second canary.
         """
@@ -109,9 +110,9 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether the kernel itself may compute the canary as an element of this output. The canary is the bit
-    pattern that marks unwritten elements. A kernel may compute it in integers of one or two bytes and in f8; a second
-    run with another canary then shows whether the element was written.
+    """Returns whether the kernel itself may compute the canary, the bit pattern of unwritten elements, as an element of
+    this output. It may in integers of one or two bytes and in f8. A second run with another canary then shows whether
+    the element was written.
     """
     if output.dtype == np.bool_:
         return False
@@ -295,8 +296,8 @@ class KernelRunner:
         )
 
     def is_reading_unwritten(self, call: HloInstruction) -> bool:
-        """Returns whether a launch of the call read unwritten bytes of its outputs, or left elements of them unwritten.
-        Launches of the same payload in another module count as well.
+        """Returns whether a launch of the call read unwritten bytes of its outputs, or left some unwritten. Launches of
+        the same payload in another module count as well.
         """
         return compute_payload_key(call) in self._reading
 

@@ -73,7 +73,7 @@ class Launch:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
 
     def list_reading(self) -> tuple[int, ...]:
-        """Returns the numbers of those arguments of the kernel that are buffers from which it may read."""
+        """Returns the numbers of the kernel's buffer arguments that the kernel may read."""
         if not self.module.functions:
             return ()
         return tuple(

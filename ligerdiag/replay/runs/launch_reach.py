@@ -35,8 +35,8 @@ by name.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels, but alters the launches of the calls in `names`: another order of programs, or other garbage in the
-    outputs. It records no observations.
+    """Runs kernels without recording observations. Launches of the calls in `names` are altered: they run in another
+    order of programs, or with other garbage in the outputs.
     """
 
     runner: KernelRunner
@@ -62,8 +62,8 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Completes the observations of kernel calls. Each gets the call's source line. A call that races, or leaves
-    elements unwritten, also gets the outputs of the program that depend on this.
+    """Completes the observations of kernel calls. Each gets the call's source line. A call that races or leaves
+    elements unwritten also gets the outputs of the program that change because of that.
 
     If no instruction uses an output of a call, the observations of that output are dropped. module: the schedule, which
     `run` runs.

@@ -111,8 +111,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of one array of the instruction's value in memory order, as a view of its bytes. Raises
-        ArtifactError if the array has no bytes yet.
+        """Returns the elements of one array of the instruction's value in memory order, as a view. Raises ArtifactError
+        if the array has no bytes yet.
         """
         view = self.view(instruction, index, shape)
         found = self.find(instruction, index)

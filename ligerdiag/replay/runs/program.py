@@ -89,8 +89,8 @@ class NanWatch:
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Stores the operation in `first` if it made the run's first NaN: in its result, or in an operand that it
-        overwrote.
+        """Stores the operation in `first` if it made the first NaN of the run. The NaN may be in its result, or in an
+        operand that it overwrote.
         """
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
@@ -108,7 +108,8 @@ def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[st
 def describe_first_nan(
     module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array], *, is_unwritten: bool = False
 ) -> str:
-    """Returns one line that names the operation that made the first NaN, or the argument that contains a NaN.
+    """Names the origin of the first NaN in one line. The origin is the operation that made the NaN, or an argument that
+    contains one.
 
     first: the operation, or None if it is unknown. inputs: the arguments by name. is_unwritten: whether the operation
     is a kernel that reads unwritten bytes of its outputs, or leaves elements unwritten.
@@ -176,7 +177,7 @@ class Kernels(Protocol):
     ) -> None:
         """Runs the kernel of a custom call on flat arrays, which the kernel may overwrite.
 
-        watched: record observations of the launch under the call's name.
+        watched: whether to record observations of the launch under the call's name.
         """
         ...
 

@@ -131,8 +131,8 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Makes a fresh output undecided if its measured tolerance is very wide, because many wrong results would then look
-    fresh. Very wide is wider than `FAR`, or far wider than the tolerance of its dtypes. Any other output is returned
+    """Makes a fresh output undecided if its measured tolerance is very wide. Very wide is wider than `FAR`, or far
+    wider than the tolerance of its dtypes: many wrong results would then look fresh. Any other output is returned
     unchanged.
 
     tolerance: the tolerance of the dtypes.

@@ -78,9 +78,7 @@ class DeviceMemory:
         return get_dtype(shape).itemsize
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of one array of the instruction's result in memory order, as a view of the device's
-        bytes.
-        """
+        """Returns the elements of one array of the instruction's result in memory order, as a view."""
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
@@ -88,7 +86,7 @@ class DeviceMemory:
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset, (step,))
 
     def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the current contents of one array of the instruction's result; see `view`."""
+        """Returns the current contents of one array of the instruction's result. See `view`."""
         return self.view(instruction, index, shape)
 
     @contextmanager
@@ -206,7 +204,9 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
     for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
-            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion with an output that is not in row-major layout")
+            raise NotCoveredError(
+                f"`{call.name}`: a kernel inside of a fusion, with an output that is not in row-major layout"
+            )
         dtype = get_dtype(shape)
         if index in shared:
             outputs.append(operands[shared[index]].reshape(dimensions))
@@ -222,12 +222,12 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
     Raises NotCoveredError if its bytes are not a contiguous part of one of `operands`, the operands of the fusion.
     """
     if not isinstance(value, np.ndarray):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is a tuple")
+        raise NotCoveredError(f"`{call.name}`: a kernel inside of a fusion, with a tuple as operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     ordered = value.transpose(order)
     whole = [one for one in operands if isinstance(one, np.ndarray) and np.may_share_memory(one, value)]
     if not whole or not is_contiguous(ordered, min(map(find_step, whole))):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is not contiguous")
+        raise NotCoveredError(f"`{call.name}`: a kernel inside of a fusion, with an operand that is not contiguous")
     return ordered.reshape(-1)
 
 
@@ -459,7 +459,7 @@ class ScheduleRunner:
         active: the devices that run the caller. Raises NotCoveredError if these are not all devices.
         """
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{caller.name}`: a collective in it that only some devices run")
+            raise NotCoveredError(f"`{caller.name}` with a collective that only some devices run")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
         values: dict[int, list[Value]] = {}
         for instruction in wrapped.instructions:

@@ -191,7 +191,7 @@ def _place_on_mesh(mesh: MeshProto) -> Array:
 def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Array:
     if sorted(permutation) != list(range(len(dimensions))):
         raise ArtifactError(
-            f"expected a permutation of {len(dimensions)} dimensions of device ids but got {list(permutation)}"
+            f"expected a permutation of the {len(dimensions)} dimensions of the device ids but got {list(permutation)}"
         )
     if not 0 < math.prod(dimensions) <= MAX_DEVICES:
         raise ArtifactError(f"expected 1 to {MAX_DEVICES} device ids but got {math.prod(dimensions)}")

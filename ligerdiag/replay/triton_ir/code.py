@@ -193,15 +193,15 @@ class Activation:
         programs.
         """
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation with another number of results than its type says")
+            raise NotCoveredError("an operation whose number of results contradicts its type")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
 
 
 class Captured(dict[int, Value]):
-    """The values that a combining function may use: its own, and scalars of the function that contains the reduction or
-    scan. A reduction or scan combines two elements by such a function.
+    """The values that a combining function may use: its own, and scalars from outside of the reduction or scan. A
+    reduction or scan combines two elements by such a function.
 
     A combining function runs with a block's elements as its programs. So a scalar is repeated for each element of the
     program to which it belongs.

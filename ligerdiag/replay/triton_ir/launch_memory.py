@@ -108,9 +108,7 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def list_unwritten_reads(self) -> tuple[UnwrittenBytes, ...]:
-        """Returns the bytes that were read before any program had written them: a record for each argument that has
-        such bytes.
-        """
+        """Returns a record for each argument with bytes that were read before any program had written them."""
         return tuple(
             UnwrittenBytes(
                 argument=argument,
@@ -423,7 +421,8 @@ class Memory:
         return shape, parts
 
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
-        """Returns an array over the argument's bytes, and the positions in it of the elements at these byte offsets.
+        """Returns a view of the argument's bytes as an array, and the positions in this array of the elements at these
+        byte offsets.
 
         The array has the dtype of the elements if all offsets are multiples of their size. Otherwise it consists of
         single bytes, and each position is a row of byte positions.

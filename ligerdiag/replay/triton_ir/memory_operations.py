@@ -54,7 +54,7 @@ class AtomicOrder:
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:
-    """Finds the atomic operations, in all functions of the module, whose effect depends on the order of the programs."""
+    """Finds the atomic operations of the module whose effect depends on the order of the programs."""
     atomics: list[tuple[Operation, str, bool]] = []
     for function in module.functions.values():
         used = {operand for op in function.operations for operand in op.operands}

@@ -23,7 +23,7 @@ _QUERIES = frozenset(
 def compute_bases(
     module: ModuleType, lines: Iterable[int], others: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """Computes the globals of the module that depend on the devices once more, with the answers of this machine.
+    """Computes those globals of the module that depend on the devices once more, with JAX's answers on this machine.
     Returns their values by name, and the names of the globals whose values could not be computed.
 
     lines: the lines at which the module asked for devices while it was imported. others: the values of such globals of

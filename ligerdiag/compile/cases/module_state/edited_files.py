@@ -29,8 +29,8 @@ _first: dict[str, _FirstState] = {}
 
 
 def find_unchanged(module: ModuleType, digests: Mapping[str, str]) -> frozenset[str] | None:
-    """Returns the names of globals whose values have not changed since the module's file changed. Returns None if the
-    file has not changed.
+    """Returns the names of globals that still have their values from before the module's file changed. Returns None if
+    the file has not changed.
 
     digests: the digests of the module's values now (`digest_node`), by name.
     """

@@ -46,8 +46,8 @@ type _Path = str
 
 
 class StateMerger:
-    """Merges the caller's state, one record, into the modules of this process. `notes` has a line for each part of the
-    state that differs and could not be transferred.
+    """Gives the modules of this process the state of the caller's process, as one record has it. `notes` has a line for
+    each part of the state that differs and could not be transferred.
     """
 
     def __init__(self, record: StateRecord) -> None:

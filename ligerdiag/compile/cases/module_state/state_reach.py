@@ -27,8 +27,8 @@ _MOST_OBJECTS = 100_000
 
 
 class NameReach:
-    """The names that code can look up, and the user's classes that it can use. The code is that of some values, and all
-    code that they use in turn.
+    """Finds the names that the code of some values can look up, and the user's classes that it can use. All code that
+    this code uses counts as well.
     """
 
     def __init__(

@@ -75,8 +75,9 @@ def _get_axis(op: Operation) -> int:
 
 
 def reduce(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Evaluates a `tt.reduce`. name: the name of the only operation in its region, see `find_ufunc`. combine: runs the
-    region.
+    """Evaluates a `tt.reduce`.
+
+    name: the name of the only operation in its region, see `find_ufunc`. combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
@@ -108,8 +109,9 @@ def _find_reduction(name: str, dtype: DType) -> Any:
 
 
 def scan(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Evaluates a `tt.scan`. name: the name of the only operation in its region, see `find_ufunc`. combine: runs the
-    region.
+    """Evaluates a `tt.scan`.
+
+    name: the name of the only operation in its region, see `find_ufunc`. combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = _match([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])

@@ -77,9 +77,9 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the `Prepare` of an operation that applies `function` to one float and returns a float of the same dtype.
-    A `Prepare` reads the attributes of an operation and returns the function that computes it. `function` gets bf16,
-    f16 and f8 as f32.
+    """Returns the `Prepare` of an operation that applies `function` to one float. Its result is a float of the same
+    dtype. A `Prepare` reads the attributes of an operation and returns the function that computes it. `function` gets
+    bf16, f16 and f8 as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
