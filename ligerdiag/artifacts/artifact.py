@@ -227,7 +227,7 @@ class Provenance:
         return () if self.shared is None else tuple([self.find_parameters(group) for group in self.shared.groups])
 
     def find_parameters(self, inputs: Sequence[int]) -> tuple[int, ...]:
-        """Returns the numbers of the parameters for some inputs.
+        """Returns the numbers of the parameters that belong to these inputs.
 
         inputs: positions in the field `inputs`.
         """
@@ -244,7 +244,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """The files and records of one compilation; paths are absolute."""
+    """The files and records of one compilation. All paths are absolute."""
 
     directory: Path
     as_written: Path
@@ -276,7 +276,9 @@ class Artifact:
 
     @property
     def program(self) -> Path:
-        """Returns the path of the program as written or, if that file is empty, of the program that XLA got."""
+        """Returns the path of the program as written. If that file is empty, returns the path of the program that XLA
+        got.
+        """
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 

@@ -107,8 +107,8 @@ class Cache:
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the answer that `keep_answer` wrote for the question. Returns None if there is none, if it depends on
-        no file, or if a file on which it depends has changed.
+        """Returns the answer that `keep_answer` wrote for the question. Returns None if there is none, or if it depends
+        on no file. Also returns None if one of the files on which it depends has changed.
 
         folder: the folder that `keep_answer` got: INDEX for cases and artifacts, REPLAYS for results of replay.
         """
@@ -228,8 +228,10 @@ chance.
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns the artifact with that key in the folder `artifacts`; None if it does not exist, is damaged, or is older
-    than `not_before` (seconds since the epoch).
+    """Returns the artifact with that key in the folder `artifacts`. Returns None if there is none, or if it is damaged
+    or too old.
+
+    not_before: seconds since the epoch; older artifacts do not count.
     """
     if not _KEY.fullmatch(key):
         return None
@@ -256,8 +258,8 @@ def get_program(key: str) -> str:
 
 
 def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns an undamaged artifact of the program to which `key` belongs; its names may be those of another case.
-    Returns None if there is none. Of several, returns the one with the smallest key.
+    """Returns an undamaged artifact of the program to which `key` belongs. Its names may be those of another case.
+    Returns None if there is none; of several, returns the one with the smallest key.
 
     not_before: seconds since the epoch; older artifacts do not count.
     """

@@ -97,9 +97,7 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """Says how JAX split a function in such a way that a read of a Ref no longer follows a write; see
-    `compile.lowering.refs`.
-    """
+    """Says how JAX split a function, so that a read of a Ref no longer follows a write. See `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""

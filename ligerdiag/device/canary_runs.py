@@ -332,8 +332,8 @@ class _Way:
     call: HloInstruction
 
     def find_argument(self, value: HloInstruction) -> tuple[int | None, bool]:
-        """Returns the number of the program's parameter from which an operand of the call comes, or None if it comes
-        from no parameter. Also returns whether XLA copies the parameter on the way.
+        """Finds the parameter of the program from which an operand of the call comes. Returns (number of the parameter,
+        whether XLA copies it on the way). The number is None if the operand comes from no parameter.
 
         value: the operand.
         """
@@ -345,8 +345,8 @@ class _Way:
         return (value.proto.parameter_number if value.opcode == "parameter" else None), copied
 
     def find_results(self, leaves: int) -> list[tuple[int | None, bool]]:
-        """Returns, for each result of the program, the number of the call's output from which it comes, or None if it
-        comes from no output. Also returns whether XLA copies that output on the way.
+        """Finds the output of the call from which each result of the program comes. Returns, for each result, (number
+        of the output, whether XLA copies it on the way). The number is None if the result comes from no output.
 
         leaves: number of the call's outputs.
         """

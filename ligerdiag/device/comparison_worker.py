@@ -49,8 +49,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares a device's results with the intended results and with those of the replayed schedule, for each set of
-    random arguments. The intended results come from a run in program order.
+    """Compares a device's results with the intended results, and with those of the replayed schedule. Does so for each
+    set of random arguments. The intended results come from a run in program order.
 
     results: folder with the device's results. draws: number of sets of arguments.
     """

@@ -132,7 +132,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request to replay an artifact that ran on a device, with the same arguments, and to compare the two results."""
+    """A request to replay an artifact on the arguments with which it ran on a device, and to compare the results."""
 
     source: Source
     case_id: str
@@ -174,8 +174,8 @@ def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job in which a worker replays an artifact that ran on the device, and compares the results of the device
-    and the replay.
+    """Returns the job in which a worker replays an artifact that ran on the device. The worker compares the results of
+    the device and the replay.
 
     timeout: in seconds.
     """

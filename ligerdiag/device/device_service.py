@@ -51,7 +51,7 @@ output, by name; everything that the static analysis does not cover).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """How to run cases on the devices."""
+    """Says how to run cases on the devices."""
 
     timeout: float
     """The most seconds for one job of a case: the run on the device, or the comparison."""

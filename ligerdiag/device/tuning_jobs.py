@@ -8,7 +8,9 @@ from ligerdiag.model.jobs import CompileRequest, Job, make_job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRequest:
-    """A request to compile a case for the GPUs of this machine, with autotuning, and to write XLA's choices to a file."""
+    """A request to compile a case with autotuning for the GPUs of this machine. The answer is a file with XLA's
+    choices.
+    """
 
     compile: CompileRequest
     """The part of the request about the compile. Its `description` is empty, because XLA queries the devices."""

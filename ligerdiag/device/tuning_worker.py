@@ -27,9 +27,8 @@ DUMP = "xla_gpu_dump_autotune_results_to"
 
 
 def tune_case(request: TuningRequest, loader: CaseLoader, log: Path) -> TuningAnswer:
-    """Compiles a case for the GPUs of this machine, with autotuning, and writes XLA's choices to the file that the
-    request names. Raises InputError if there are too few GPUs, and CompileError if compiling fails or XLA writes no
-    file.
+    """Compiles a case with autotuning for the GPUs of this machine. Writes XLA's choices to the file that the request
+    names. Raises InputError if there are too few GPUs, and CompileError if compiling fails or XLA writes no file.
     """
     with place_meshes(partial(arrange_gpus, request.compile.case_id, asked=ASKED)):
         case = loader.find_case(request.compile.source, request.compile.case_id)

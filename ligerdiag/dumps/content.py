@@ -148,7 +148,7 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """Returns the contents of a file: unpacked if it is a gzip file, and without the additions of copy and paste (see
+    """Returns the contents of a file. A gzip file is unpacked, and the additions of copy and paste are removed (see
     `strip_paste`). Raises ArtifactError if the file cannot be read, is too large, or is damaged.
     """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
@@ -159,8 +159,8 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Returns the unpacked contents of a gzip file, or the data themselves if they are not a gzip file. Raises
-    ArtifactError if the gzip file is damaged, or if its contents are larger than the limit for a file of its size.
+    """Returns the unpacked contents of a gzip file. Any other data are returned unchanged. Raises ArtifactError if the
+    gzip file is damaged, or unpacks to more than the limit for its size.
     """
     if not data.startswith(_GZIP):
         return data
@@ -197,12 +197,12 @@ def unpack(data: bytes) -> bytes:
 
 
 def strip_paste(data: bytes) -> bytes:
-    """Returns HLO text without the additions of copy and paste: a byte order mark, a `>` before each line, and text
-    before and after the module.
+    """Returns HLO text without the additions of copy and paste. These are a byte order mark, a `>` before each line,
+    and text before and after the module.
 
-    If the data are Markdown, returns the HLO between the fences. Any other data is returned unchanged. Lines of HLO after
-    the last closed computation are kept: they show that the text was cut off there. Without these lines, a computation that
-    another computation calls would look like the entry.
+    If the data are Markdown, returns the HLO between the fences. Any other data is returned unchanged. Lines of HLO
+    after the last closed computation are kept: they show that the text was cut off there. Without these lines, a
+    computation that another computation calls would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):

@@ -136,8 +136,8 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. Several files may have the same content, such as the optimized module as a protobuf
-    and as text; they are in the order in which they are tried.
+    """The files of one compilation. Several files may have the same content, for example the optimized module as a
+    protobuf and as text. Such files are in the order in which ligerdiag tries them.
     """
 
     id: str

@@ -79,8 +79,8 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the modules of one compilation. Raises ArtifactError if no file of the optimized module can be read, or if
-    that module is for a TPU. Raises NoScheduleError if that module has no schedule.
+    """Reads the modules of one compilation. Raises NoScheduleError if the optimized module has no schedule. Raises
+    ArtifactError if the optimized module is for a TPU, or if no file of it can be read.
 
     translate: turns HLO text and its name into the bytes of an HloModuleProto. alone: whether to leave out the module
     before optimizations.

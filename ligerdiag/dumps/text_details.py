@@ -39,9 +39,9 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
-    """Returns copies of the module in the two orders of its operations that differ most: kernel calls as early as
-    possible, and as late as possible. If the calls have names of several kinds, either kind may come first, and there
-    are four copies. A module without kernel calls is returned itself, as the only one.
+    """Returns copies of the module in the two orders of its operations that differ most. Kernel calls come as early as
+    possible in one of them, and as late as possible in the other. If the calls have names of several kinds, either kind
+    may come first, and there are four copies. A module without kernel calls is returned itself, as the only one.
 
     In each copy, instruction ids increase in program order, and computations come before their callers.
     """

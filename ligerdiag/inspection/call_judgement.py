@@ -91,7 +91,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallJudge:
-    """Judges one kernel call. Knows the effects of the kernel's code, and a program that has only this call."""
+    """Judges one kernel call. Uses the effects of the kernel's code, and a program that has only this call."""
 
     found: FoundCall
     call: HloInstruction

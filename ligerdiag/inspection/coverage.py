@@ -131,8 +131,8 @@ def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
 
 
 def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
-    """Returns the coverage of the analysis: how much was analysed, and one line for each part that the analysis does
-    not cover.
+    """Returns the coverage of the analysis. It says how much was analysed, and has one line for each part that the
+    analysis does not cover.
     """
     program = compilation.program
     tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
@@ -214,8 +214,8 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Joins views of one schedule and returns the first view, in which some verdicts are now unknown. They are the
-    verdicts with which `outputs` or one of the views disagrees. Returns None if there is no view.
+    """Joins views of one schedule. Returns the first view, in which a verdict becomes unknown if `outputs` or another
+    view disagrees with it. Returns None if there is no view.
 
     views: each from the judgement of one possible order of the program. outputs: maps the name of each output to the
     verdict on which all judgements agree, or to unknown if they disagree.

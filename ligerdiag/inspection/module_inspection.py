@@ -226,7 +226,7 @@ class ModuleInspector:
 
         plan, self._plan = self._plan, None
         if plan is None:
-            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="the inspection planned no replay"))
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
         notes = list[str]()
         try:
@@ -249,7 +249,9 @@ class ModuleInspector:
 
         plan, self._opaque = self._opaque, None
         if not isinstance(plan, OpaquePlan):
-            return ModuleOutcome(opaque=OpaqueReplay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+            return ModuleOutcome(
+                opaque=OpaqueReplay(state=ReplayState.FAILED, reason="the inspection planned no replay")
+            )
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
         try:
             notes = list[str]()

@@ -74,8 +74,8 @@ def get_settings(config: pytest.Config) -> RunSettings:
 
 
 def read_marked(node: Any) -> MarkerKeywords:
-    """Returns the options in the `schedule` markers of a test. If several markers have an option, the one nearest to the
-    test counts. Raises InputError for an unknown option.
+    """Returns the options in the `schedule` markers of a test. If several markers set the same option, the marker
+    nearest to the test counts. Raises InputError for an unknown option.
     """
     words: dict[str, Any] = {}
     for marker in node.iter_markers("schedule"):

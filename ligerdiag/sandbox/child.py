@@ -96,8 +96,8 @@ def confine(folder: Path) -> Confinement:
 
 
 def limit_processor(seconds: float) -> None:
-    """Makes the kernel kill this process by SIGVTALRM once it has used this much processor time plus a margin. seconds:
-    processor time.
+    """Makes the kernel kill this process by SIGVTALRM once it has used this much processor time, in seconds, plus a
+    margin.
 
     This is a timer and not RLIMIT_CPU, because child processes, which have their own time, would inherit such a limit.
     """
@@ -146,7 +146,7 @@ def _drop_capabilities() -> None:
         raise make_error()
     left = _CAPABILITY_SETS.findall(Path("/proc/self/status").read_text(encoding="ascii"))
     if any(int(one, 16) for one in left):
-        raise OSError("some capabilities are left")
+        raise OSError("the process still has some Linux capabilities")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,8 +176,9 @@ def is_per_worker(name: str) -> bool:
 
 
 def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns a line of JSON with the settings in which a new worker differs from its template, the process from which
-    it is forked. The parent writes the line to the worker's socket before it asks the template to fork.
+    """Returns a line of JSON with the settings in which a new worker differs from its template. A template is the
+    process from which the worker is forked. The parent writes the line to the worker's socket before it asks the
+    template to fork.
 
     environment: the worker's environment variables; only those that may differ between workers are sent. folder: the
     worker's working directory. module: the module that the worker runs; empty if it is the module whose imports the

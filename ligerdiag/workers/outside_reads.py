@@ -115,8 +115,8 @@ class OutsideReads:
         return dict(self._digests)
 
     def is_given(self, dependency: str) -> bool:
-        """Returns whether the dependency belongs to the process that started this worker: its command line, or one of
-        its environment variables.
+        """Returns whether the dependency is the command line, or an environment variable, of the process that started
+        this worker.
         """
         kind, _, name = dependency.partition(":")
         return f"{kind}:" == DependencyKind.COMMAND_LINE.value or (

@@ -39,8 +39,9 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the line by which a new process reports that it is ready. pid: the process's id. forks: whether it is a
-    template, a process from which workers are forked, and not a worker.
+    """Returns the line by which a new process reports that it is ready.
+
+    pid: the process's id. forks: whether it is a template, a process from which workers are forked.
     """
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 

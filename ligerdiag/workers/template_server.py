@@ -137,7 +137,7 @@ class _TemplateServer:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that the operating system counts their CPU time and memory as the
+        """Ends the templates and waits for them. The operating system then counts their CPU time and memory as the
         server's.
         """
         with self._lock:

@@ -23,8 +23,8 @@ from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Names each output array in the tree. For {"loss": ...} the name is `loss`, for {"grads": {"w": ...}} it is
-    `grads.w`, for the first array of a tuple `0`, for a single array `output`.
+    """Names each output array in the tree. The name is `loss` for {"loss": ...} and `grads.w` for {"grads": {"w":
+    ...}}. It is `0` for the first array of a tuple, and `output` for a single array.
     """
     return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
@@ -62,7 +62,7 @@ def _name_key(key: Any) -> str:
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Returns the names without duplicates: a name that occurs several times gets a number, as in `x#1` and `x#2`."""
+    """Returns the names without duplicates. A name that occurs several times gets a number, as in `x#1` and `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:

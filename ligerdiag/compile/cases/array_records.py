@@ -88,8 +88,8 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns a case's mesh as axis to size: the user's mesh or, without one, the mesh of the arguments' shardings.
-    Raises InputError if the user gives no mesh and the arguments lie on different meshes.
+    """Returns a case's mesh, as axis to size. It is the user's mesh or, without one, the mesh of the arguments'
+    shardings. Raises InputError if the user gives no mesh and the arguments lie on different meshes.
 
     mesh: the user's, as axis to size, or only the sizes; their axes are then called x, y, z. found: the mesh of each
     array that has one. If neither gives a mesh, the result is empty, which means one device.

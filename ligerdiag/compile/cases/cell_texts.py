@@ -32,8 +32,8 @@ _GENERATED = "__create_fn__."
 
 
 def find_cell_text(code: CodeType) -> str | None:
-    """Returns the text, such as that of a notebook's cell, that contains the source of the code. Returns an empty
-    string if the text is unknown, and None if the code is in a file or is not the user's.
+    """Returns the text that contains the source of the code, such as a notebook's cell. Returns an empty string if the
+    text is unknown. Returns None if the code is in a file or is not the user's.
     """
     file = code.co_filename
     if code.co_qualname.startswith(_GENERATED) or file.startswith("<frozen ") or os.path.isfile(file):
@@ -54,8 +54,8 @@ def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
 
 
 def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
-    """Writes the texts into a folder beside `path`, the function file, in which a live function is sent to a worker.
-    Raises InputError if it cannot write.
+    """Writes the texts into a folder beside `path`, the file in which a live function is sent to a worker. Raises
+    InputError if it cannot write.
 
     texts: name of the code's file, such as `<string>`, to its source. Empty texts are left out, and so are texts beyond
     `MAX_TEXTS` and `MAX_BYTES`.

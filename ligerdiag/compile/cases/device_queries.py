@@ -134,8 +134,8 @@ def answer_here() -> Generator[None]:
 
 @contextmanager
 def watch_questions(module: str) -> Generator[list[int]]:
-    """Records the lines of the module whose statements ask for devices or the platform, themselves or in a function
-    that they call. Yields the list of line numbers, which grows while the module is imported.
+    """Records the lines of the module at which its import asks for devices or the platform. A line counts as well if a
+    function that it calls asks. Yields the list of line numbers, which grows while the module is imported.
     """
     lines: list[int] = []
     _watched.append((module, lines))

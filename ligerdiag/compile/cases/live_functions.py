@@ -102,7 +102,7 @@ MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages, as absolute paths
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages. They are absolute and
     without duplicates.
     """
     folders = [os.path.abspath(entry) for entry in sys.path]
@@ -110,8 +110,8 @@ def list_own_folders() -> tuple[str, ...]:
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the imported modules of the project that a worker could not import by name, or would import from another
-    file.
+    """Returns the imported modules of the project that a worker could not import by name. A module that it would import
+    from another file is among them.
 
     root: folder from which the worker imports.
     """
@@ -240,7 +240,7 @@ def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function that has been taken out of its `jax.jit`, with its arguments and the options of the `jax.jit`."""
+    """A function without its `jax.jit`, with its arguments and the options of the `jax.jit`."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -410,7 +410,10 @@ def build_partition_spec(parts: tuple[Any, ...], others: Mapping[str, Any]) -> A
 
 
 def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
-    """Returns a mesh without devices. explicit: its axes of the type Explicit; all other axes have the type Auto."""
+    """Returns a mesh without devices.
+
+    explicit: its axes of the type Explicit. All other axes have the type Auto.
+    """
     library: Any = importlib.import_module("jax.sharding")
     kinds = tuple(library.AxisType.Explicit if name in explicit else library.AxisType.Auto for name in sizes)
     return library.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)

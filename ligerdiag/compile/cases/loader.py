@@ -399,7 +399,7 @@ _OWN: dict[str, object] = {}
 
 def note_own_modules() -> None:
     """Records which of the modules imported so far do not belong to the project. A process calls this once, before it
-    imports a user's file: checking a thousand modules for every file would take longer than importing the file.
+    imports a user's file, because checking a thousand modules for every file would take too long.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)
@@ -410,18 +410,17 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function depends: the function file, and the files that define
-    objects pickled by value. The files that the case imports are not among them. A live function is a function of the
-    running program, pickled by the caller's process.
+    """Returns the function file of a live function, and the files that define objects pickled by value. The case
+    depends on them and on the files that it imports. A live function is a function of the running program, pickled by
+    the caller's process.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Unpickles the case of a live function, a function of the running program that the caller's process has pickled.
-    First applies the import path and the settings of the caller's process. Raises InputError, and any exception of the
-    user's modules.
+    """Unpickles the case of a live function, which the caller's process has pickled. First applies the import path and
+    the settings of the caller's process. Raises InputError, and any exception of the user's modules.
     """
     state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)

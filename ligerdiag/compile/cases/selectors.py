@@ -163,7 +163,7 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def describe_files_left_out(selectors: Sequence[Selector], directory: Path) -> tuple[str, ...]:
-    """Returns a note for each folder that is selected as a whole, but has files that define neither CASE nor CASES."""
+    """Returns a note for each folder that is selected as a whole but has files without CASE and CASES."""
     return tuple(
         dict.fromkeys(
             f"{count_of(len(one.left_out), 'file')} of the folder `{one.place}` left out, without CASE or CASES: "

@@ -175,9 +175,9 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Returns whether the program needs a second trace with snapshots, copies that keep the intended version of a
-        value. It does if a kernel may overwrite a saved value, or if JAX may lose a kernel call when it rebuilds a
-        `shard_map`.
+        """Returns whether the program needs a second trace with snapshots. A snapshot is a copy that keeps the intended
+        version of a value. The program needs them if a kernel may overwrite a saved value. It also needs them if JAX
+        may lose a kernel call when it rebuilds a `shard_map`.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
@@ -250,8 +250,8 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """Returns the tree with a snapshot in place of each array: a copy that keeps the array's present version (see
-        `save`).
+        """Returns the tree with a snapshot in place of each array. A snapshot is a copy that keeps the array's present
+        version (see `save`).
         """
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)

@@ -101,8 +101,8 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """Protocol of the object that makes the snapshots of the current trace; `intent.IntentTrace` implements it. A
-    snapshot is a copy that keeps the version of a value that the author means.
+    """Protocol of the object that makes the snapshots of the current trace. A snapshot is a copy that keeps the version
+    of a value that the author means. `intent.IntentTrace` implements it.
     """
 
     is_whole: bool
@@ -152,9 +152,9 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs in
-    the backward pass. The wrapper copies each value that a checkpoint's policy saves. It also makes the staged part
-    repeat the kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known part and a staged part. The known part runs at once, the
+    staged part in the backward pass. The wrapper copies each value that a checkpoint's policy saves, and makes the
+    staged part repeat the kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:

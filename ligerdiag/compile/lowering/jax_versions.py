@@ -35,7 +35,7 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_type(value: Any) -> Any:
-    """Returns the type of an array or tracer; JAX's word for it is abstract value. Calls `jax.typeof` since JAX 0.6,
+    """Returns the type of an array or tracer, in JAX's words its abstract value. Calls `jax.typeof` since JAX 0.6,
     `jax.core.get_aval` before.
     """
     library: Any = jax
@@ -157,8 +157,8 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[None]:
-    """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability, or an AMD GPU of this
-    architecture. Otherwise both libraries would query a GPU that does not exist.
+    """Makes jax-triton and Pallas assume a GPU of this compute capability inside the context. With `architecture`,
+    makes them assume an AMD GPU of that architecture. Otherwise both libraries would query a GPU that does not exist.
     """
     with (
         _assume_compute_capability(compute_capability),

@@ -44,8 +44,8 @@ class JitForm:
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns a form of the function in which each array is an argument of its own, and fewer arrays are donated:
-        only those in `kept`.
+        """Returns a form of the function that donates only the arrays in `kept`. In this form, each array is an
+        argument of its own.
 
         kept: numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated
         afterwards either. names: the names of all arrays.

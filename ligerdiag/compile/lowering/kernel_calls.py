@@ -58,7 +58,7 @@ _OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredCall:
-    """A custom call in the tagged StableHLO module; it may be a kernel call."""
+    """A custom call in the tagged StableHLO module. It may be a kernel call."""
 
     tag: int
     text: bytes
@@ -324,8 +324,8 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
-    """Lowers one call of this primitive outside of the program, on operands of these types, and returns the custom
-    call. Returns None if the lowering fails; the traceback is then in the log.
+    """Lowers one call of this primitive by itself, on operands of these types, and returns the custom call. Returns
+    None if the lowering fails. The traceback is then in the log.
     """
     try:
         library: Any = jax

@@ -40,7 +40,7 @@ _NEVER_FOLDED = frozenset({
 
 def put_lineage(module: ir.Module) -> int:
     """Gives operations of a tagged module the attribute that makes XLA record their lineage, in place. Returns the
-    number of these operations, or 0 if this jaxlib does not know the attribute in the form that this file writes.
+    number of these operations. Returns 0 if this jaxlib does not know the attribute in the form that this file writes.
     """
     try:
         dialect: Any = import_module("jaxlib.mlir.dialects.mhlo")

@@ -164,8 +164,8 @@ def lower_case(
     by_barrier: bool = False,
     declared: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
-    compile, InputError if its arguments or the ties do not fit.
+    """Traces and lowers the case. Raises CaseError if its function raises, and CompileError if one of its kernels does
+    not compile. Raises InputError if its arguments or the ties do not fit.
 
     tagged: whether the operations get tags. ties: ids of the readers to tie to their kernels. by_barrier: whether to
     tie them by an optimization barrier instead of a trivial operation. declared: hidden writes to declare to XLA, each

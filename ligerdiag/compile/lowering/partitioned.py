@@ -75,8 +75,8 @@ and line, number of operands, ranks and element types of the results.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of one of the two functions of a `custom_partitioning`: the function on shards or the one on whole
-    arrays. Its fields are the properties by which it is paired with the same operation of the other function.
+    """An operation of the function on shards, or of the function on whole arrays, of a `custom_partitioning`. Its
+    fields are the properties by which the operations of the two functions are paired.
     """
 
     key: _Key

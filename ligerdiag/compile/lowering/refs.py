@@ -56,7 +56,7 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """Notes on how JAX moved accesses of the Refs of one program while it traced the program; see `watch_refs`."""
+    """Notes on how JAX moved accesses of Refs while it traced one program. See `watch_refs`."""
 
     are_split: bool = False
     """Whether a function that JAX traces inside another one makes a Ref, so that JAX may split the function."""
@@ -84,7 +84,8 @@ class RefNotes:
         )
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns a record of an access to a Ref by a primitive: its line, its kernel and its name in the trace.
+        """Returns a record of an access of a primitive to a Ref. It has the line, the kernel, and the name in the
+        trace.
 
         The line comes from `sites`, because JAX's own traceback shows a line of the forward pass even for an access in
         a backward rule.
@@ -143,10 +144,11 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Observes how JAX moves accesses of Refs in everything that is traced inside the context, and yields the notes.
+    """Observes how JAX moves accesses of Refs in everything that is traced inside the context. Yields the notes on
+    that.
 
-    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's code.
-    The mapping may be filled while the context is open.
+    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's
+    code. The mapping may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
@@ -173,7 +175,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Adds the line of the last Ref to an exception that JAX raises inside the context because it lost a Ref.
+    """Completes an exception that JAX raises inside the context because it lost a Ref: adds the line of the last Ref.
     `explain_refs` reads the line.
     """
     try:
@@ -193,8 +195,8 @@ _REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns a message for an exception that says that JAX lost a Ref that it moved. Returns an empty string for any
-    other exception.
+    """Returns a message if JAX raised the exception because it lost a Ref that it had moved. Returns an empty string
+    for any other exception.
     """
     place: object = getattr(fault, _REF_PLACE, None)
     if place is None:

@@ -206,16 +206,16 @@ def strip_tag(name: str) -> str:
 
 
 def read_call_name(text: object) -> str:
-    """Returns the name of a kernel call or Ref access (see `call_names`) that a name stack or a location's name
-    contains. Returns an empty string if there is none.
+    """Returns the name of a kernel call or Ref access (see `call_names`) in a name stack or in a location's name.
+    Returns an empty string if there is none.
     """
     found = CALL_NAME.search(str(text))
     return "" if found is None else found[0]
 
 
 def drop_call_name(name: str) -> str:
-    """Returns an operation's name without the part, between slashes, that names a kernel call or an access to a Ref (see
-    `call_names`).
+    """Removes the part that names a kernel call or Ref access (see `call_names`) from an operation's name. Slashes
+    separate the parts.
     """
     return _CALL_STEP.sub("", name)
 

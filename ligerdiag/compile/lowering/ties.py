@@ -132,9 +132,9 @@ class AliasedStorage:
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns the reason why an operand of a function call cannot get a tie, a trivial operation that replaces one
-        use of a value. Returns an empty string if it can. A tie is impossible if the function passes the operand to a
-        kernel, or returns it: the tie would then change more than a read.
+        """Returns the reason why an operand of a function call cannot get a tie. Returns an empty string if it can. A
+        tie is a trivial operation that replaces one use of a value. It is impossible if the function passes the operand
+        to a kernel, or returns it: the tie would then change more than a read.
 
         tag: the number of the function call; for any other operation the result is empty.
         """
@@ -416,7 +416,8 @@ _NARROW = re.compile(r"b?f16$")
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
     """Makes the readers with these ids run after their kernels, by a tie before each reader. A tie is the trivial
-    operation `value + s - s` with `s` from the kernel's result or, if `by_barrier` is true, an optimization barrier.
+    operation `value + s - s`, where `s` comes from the kernel's result. If `by_barrier` is true, it is an optimization
+    barrier.
 
     module: the module in which the readers were found. Raises InputError for an id that is unknown or whose reader
     cannot be tied, CompileError if the readers could not be found or this jaxlib cannot insert the operations.

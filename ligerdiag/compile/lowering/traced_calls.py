@@ -258,8 +258,8 @@ def _find_library_function(params: Mapping[str, Any]) -> Any:
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:
-    """Returns the lines of the user's code in JAX's traceback, innermost first, and the name of the function with the
-    innermost line. Both are empty if the traceback has no line of the user's code.
+    """Returns the lines of the user's code in JAX's traceback, innermost first. Also returns the name of the function
+    with the innermost line. Both are empty if the traceback has no line of the user's code.
     """
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""

@@ -63,7 +63,7 @@ def compute_bases(
 
 
 def list_remembered(module: ModuleType) -> frozenset[str]:
-    """Returns the names of globals of the module in which one of its functions may store an answer about the devices."""
+    """Returns the names of the module's globals in which one of its functions may store an answer about the devices."""
     functions = [
         one for one in vars(module).values() if isinstance(one, FunctionType) and one.__module__ == module.__name__
     ]

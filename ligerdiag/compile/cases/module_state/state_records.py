@@ -92,7 +92,7 @@ type Reference = tuple[str, str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class StateNode:
-    """A value of the caller's process; see `NodeKind`."""
+    """A value of the caller's process. See `NodeKind`."""
 
     kind: NodeKind
     data: Any = None
@@ -160,8 +160,8 @@ def read_jax_version() -> str:
 
 
 def read_array(value: Any) -> tuple[ArrayFacts, bytes] | None:
-    """Returns the facts about an array of NumPy or JAX, and its values as bytes. Returns None for any other value, and
-    for an array whose values cannot be read, such as a random key or a deleted array.
+    """Returns the facts about an array of NumPy or JAX, and its values as bytes. Returns None for any other value. Also
+    returns None for an array whose values cannot be read, such as a random key or a deleted array.
     """
     library: Any = sys.modules.get("jax")
     is_jax = library is not None and isinstance(value, library.Array)
