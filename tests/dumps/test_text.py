@@ -113,7 +113,7 @@ def test_text_without_tags_gives_no_verdict_that_the_order_could_change(
         (b"HloModule m\n\nc {\n  ROOT p = f32[] parameter(0)\n}\n", "`x.txt` has no ENTRY computation: it is cut off"),
         (b"HloModule m, " + b"{" * 200_000, "x.txt"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),
-        (b"HloModule m \xff\xfe", "no HLO text"),
+        (b"HloModule m \xff\xfe", "is not HLO text"),
         (
             b"HloModule m\n\nENTRY e {\n  ROOT p = f32[2] negate(f32[2]{0} constant({...}))\n}\n",
             r"`x\.txt` leaves out the values of a constant in a list of operands",
