@@ -302,7 +302,7 @@ def read_wiring(module: HloModule, canaries: int) -> Wiring:
     """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
-        raise CompileError(f"XLA made {len(calls)} custom calls of a program with one kernel call")
+        raise CompileError(f"XLA compiled a program with one kernel call to {len(calls)} custom calls")
     ((home, call),) = calls
     way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))

@@ -129,8 +129,8 @@ def _judge_precision(
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, and returns the function that answers requests. The import comes before that of
-    any file of the user's (see `compile.cases.loader`).
+    """Imports jax, triton and numpy, and returns the function that answers requests. No file of the user's is imported
+    before them (see `compile.cases.loader`).
     """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader

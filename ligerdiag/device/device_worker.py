@@ -207,8 +207,8 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, and returns the function that answers requests. The import comes before that of any file
-    of the user's (see `compile.cases.loader`).
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `compile.cases.loader`).
     """
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import configure_locations

@@ -66,8 +66,8 @@ def _compile(request: TuningRequest, program: LoweredCase, key: str, log: Path, 
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, and returns the function that answers requests. The import comes before that of any file
-    of the user's (see `compile.cases.loader`).
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `compile.cases.loader`).
     """
     from ligerdiag.compile.lowering.lowered_case import configure_locations
     from ligerdiag.device.tuning_worker import tune_case

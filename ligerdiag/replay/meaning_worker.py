@@ -51,7 +51,9 @@ class MeaningAnswer:
     reason: str = ""
     """The reason why the programs were not compared; empty if they were."""
     telling: tuple[str, ...] = ()
-    """With opaque functions: names of the outputs that would be others if a hidden write of the first program were lost."""
+    """Names of the outputs that would change if the hidden writes of the first program were lost. Only opaque functions
+    show this.
+    """
     kernels: tuple[str, ...] = ()
     """Names of the kernels or targets in whose place opaque functions ran; () if the kernels themselves ran."""
     has_same_code: bool = True
@@ -64,7 +66,9 @@ def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnsw
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's, and returns the function that answers requests."""
+    """Imports jax, triton and numpy, and returns the function that answers requests. No file of the user's is imported
+    before them.
+    """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries

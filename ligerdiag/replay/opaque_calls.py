@@ -63,4 +63,4 @@ class MatchedCalls:
     kernels: tuple[str, ...] = ()
     """Names of the calls' kernels or targets, each once."""
     has_same_code: bool = False
-    """Whether each call has the same code in both programs, so that only what it declares may differ."""
+    """Whether each call has the same code in both programs. Only its declaration may then differ."""

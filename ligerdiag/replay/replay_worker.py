@@ -238,8 +238,8 @@ def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequen
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, and returns the function that answers replay requests. The import comes before
-    that of any file of the user's (see `compile.cases.loader`).
+    """Imports jax, triton and numpy, and returns the function that answers replay requests. No file of the user's is
+    imported before them (see `compile.cases.loader`).
     """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws

@@ -85,7 +85,7 @@ class OutsideReads:
         self._thread = threading.local()
 
     def install(self) -> None:
-        """Begins to record, for the rest of the process."""
+        """Starts to record reads, for the rest of the process."""
         if self._is_installed:
             return
         self._is_installed = True

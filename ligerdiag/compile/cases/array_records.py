@@ -98,7 +98,7 @@ def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[
         return read_mesh(mesh)
     for one in found[1:]:
         if list(one.items()) != list(found[0].items()):
-            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
+            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: pass `mesh`")
     return dict(found[0]) if found else {}
 
 

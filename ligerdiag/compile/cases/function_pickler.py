@@ -62,9 +62,9 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions for a worker, and records facts about the objects that it pickles by value. `files`: files of
-    the project that define such objects. `texts`: the source of objects that no file defines. `classes`: the classes
-    among them.
+    """Pickles functions for a worker, and records facts about the objects that it pickles by value. `files` has the
+    project's files that define such objects. `texts` has the source of objects that no file defines. `classes` has the
+    classes pickled by value.
 
     by_value: names of the modules that a worker cannot import.
     """

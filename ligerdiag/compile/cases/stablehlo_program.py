@@ -299,7 +299,9 @@ def _read_mesh(module: Any) -> Mapping[str, int]:
     read = [dict(_AXIS.findall(one[1])) for one in meshes.values() if one is not None]
     sizes = {tuple((axis, int(size)) for axis, size in one.items()) for one in read}
     if None in meshes.values() or len(sizes) != 1:
-        raise CompileError("the module has meshes of different shapes, or a mesh with an explicit order of devices")
+        raise CompileError(
+            "ligerdiag cannot compile a module with meshes of different shapes, or with an explicit order of devices"
+        )
     mesh = dict(next(iter(sizes)))
     if prod(mesh.values()) != partitions:
         raise CompileError(f"the module is for {partitions} devices, but its mesh has {prod(mesh.values())}")
@@ -321,7 +323,7 @@ def _read_partition(attributes: Mapping[str, Any]) -> Partition | None:
     """Returns how an array is split over the mesh; None if its attributes do not say that, so that XLA chooses."""
     if "sdy.sharding" not in attributes:
         if "mhlo.sharding" in attributes:
-            raise CompileError("the module has a mesh of Shardy, but shardings of GSPMD")
+            raise CompileError("ligerdiag cannot compile a module with a mesh of Shardy and shardings of GSPMD")
         return None
     text = str(attributes["sdy.sharding"])
     found = _SHARDING.fullmatch(text)

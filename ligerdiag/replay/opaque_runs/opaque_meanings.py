@@ -45,7 +45,7 @@ class OpaqueDifferences:
     different: tuple[str, ...] = ()
     """Names of the outputs that differ."""
     telling: tuple[str, ...] = ()
-    """Names of the outputs that would be others if no hidden write of the first program were seen."""
+    """Names of the outputs that would change if all hidden writes of the first program were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class ValueType:
         return bool(self.pointee) and self.dtype is not None
 
     def get_dtype(self) -> DType:
-        """Returns the dtype of the elements. Raises NotCoveredError if the type has no elements with a dtype."""
+        """Returns the dtype of the elements. Raises NotCoveredError if NumPy has no dtype for them."""
         if self.dtype is None:
             raise NotCoveredError(f"a value of type {self.text[:80]}")
         return self.dtype

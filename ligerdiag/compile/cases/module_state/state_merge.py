@@ -64,8 +64,8 @@ class StateMerger:
     def merge_module(self, module: ModuleType, bases: Mapping[str, Any], kept: Iterable[str] = ()) -> None:
         """Gives a module's globals and classes the values that they have in the caller's process.
 
-        bases: for each global that depends on JAX's devices, the value that the import would have given it in the
-        caller's process. A part of the caller's state that equals this value was not changed there. kept: names of
+        bases: for each global that depends on JAX's devices, the value that an import in the caller's process would
+        have given it. If a part of the caller's state equals this value, the caller has not changed it. kept: names of
         globals that must not be changed.
         """
         own, wanted = vars(module), self._record.modules.get(module.__name__)
