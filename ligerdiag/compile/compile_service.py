@@ -1,4 +1,4 @@
-"""Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
+"""Finds the cases that a user selects, and their artifacts for given targets. Reports progress meanwhile.
 
 If nothing has changed, cases and artifacts come from the cache's index, without a worker and without JAX.
 """

@@ -1,9 +1,10 @@
-"""Messages between ligerdiag and the two workers of `--device`, the files that store a device's results, and the
-tolerance for comparing these results.
+"""Defines the messages between ligerdiag and the two workers of `--device`, the files that store a device's results,
+and the tolerance for comparing these results.
 
 The device worker compiles a case and runs it on the GPUs. The comparison worker replays the resulting artifact on the
-same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per set of random
-arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype and shape.
+same inputs, on the CPU. The device worker passes its results to the comparison worker in one .npz file per set of
+random arguments (a draw). NumPy's format has no bfloat16, so arrays are stored as bytes, and the reader supplies dtype
+and shape.
 """
 
 from collections.abc import Mapping

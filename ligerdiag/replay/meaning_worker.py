@@ -1,11 +1,11 @@
-"""Compares the results of two programs, both in program order, to find out whether they compute the same outputs. A worker,
-`python -m ligerdiag.replay.meaning_worker`.
+"""Finds out whether two programs compute the same outputs: runs both in program order and compares the results. A
+worker, `python -m ligerdiag.replay.meaning_worker`.
 
-A change that makes a schedule right may also change the program, and then the schedule is right for another program than
-the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several
-sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of the
-first program's case uses, the same set with the opposite signs, and further random sets.
-Where the kernels cannot run, or where their numbers show nothing, opaque functions take their place.
+A change that makes a schedule right may also change the program, and then the schedule is right for another program
+than the author's. So both programs as written run on the same arguments, and their outputs are compared. There are
+several sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of
+the first program's case uses, the same set with the opposite signs, and further random sets. Where the kernels cannot
+run, or where their numbers show nothing, opaque functions take their place.
 """
 
 import traceback

@@ -1,6 +1,6 @@
-"""Plans replays in which opaque functions replace the custom calls, within bounds of time and memory, and runs such replays
-on the modules of a dump. An opaque function is a stand-in that reads and writes the same buffers as the call (see
-`opaque_runs.opaque`).
+"""Plans replays in which opaque functions replace the custom calls, within bounds of time and memory. Also runs such
+replays on the modules of a dump. An opaque function is a stand-in that reads and writes the same buffers as the call
+(see `opaque_runs.opaque`).
 """
 
 from collections.abc import Callable, Collection

@@ -1,17 +1,17 @@
-"""Records what the user's code reads from outside while it is imported and traced, so that an answer in the cache is not
-used after one of these things has changed: environment variables, files and folders, modules and installed distributions.
+"""Records what the user's code reads from outside while it is imported and traced: environment variables, files and
+folders, modules and installed distributions. When one of these has changed, an answer in the cache is not used again.
 
-Python reports each opened file, each listed folder and each started program to its audit hooks. For environment variables,
-methods of `os.environ` are replaced; for questions about files, functions of `os`; and a finder in front of all others sees
-each import. A read counts if the user's code makes it, itself or through an installed package such as numpy, and not if JAX,
-Triton or ligerdiag makes it on the way. A search for a module counts only if the user's code makes it, because libraries
-look for optional modules all the time.
+Python reports each opened file, each listed folder and each started program to its audit hooks. For environment
+variables, methods of `os.environ` are replaced; for questions about files, functions of `os`; and a finder in front of
+all others sees each import. A read counts if the user's code makes it, itself or through an installed package such as
+numpy, and not if JAX, Triton or ligerdiag makes it on the way. A search for a module counts only if the user's code
+makes it, because libraries look for optional modules all the time.
 
 What a started program or another process reads, a database or a connection cannot be looked up later: an answer that
 depends on it is not used again. Not seen: the files that a library opens in C, /proc, the time, and random numbers.
 
-Where a worker has another value of a variable than the process that asks, such as JAX_PLATFORMS, the user's own code reads
-the value of that process, and every library the worker's. It also reads that process's `sys.argv`.
+Where a worker has another value of a variable than the process that asks, such as JAX_PLATFORMS, the user's own code
+reads the value of that process, and every library the worker's. It also reads that process's `sys.argv`.
 """
 
 import json

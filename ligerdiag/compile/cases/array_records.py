@@ -1,10 +1,10 @@
-"""Records an array as the fields of an `Arg`, and draws random numbers that replace the array's own; needs NumPy only.
+"""Records an array as the fields of an `Arg`, and draws random numbers that replace the array's own. Needs only NumPy.
 
-A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are valid. It
-keeps the values of floats as long as all of them together are small, so the weights of a model are never written to disk.
-Arrays that contain NaN are not kept either. For any other array, random numbers are drawn later. Integers lie between the
-smallest and the largest of the array, and so do floats if none is negative. Otherwise floats are normally distributed with
-the same magnitude.
+A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
+valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
+written to disk. Arrays that contain NaN are not kept either. For any other array, random numbers are drawn later.
+Integers lie between the smallest and the largest of the array, and so do floats if none is negative. Otherwise floats
+are normally distributed with the same magnitude.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Represents a program that `jax.export` has exported as a function, which a worker can trace like any other.
+"""Turns a program that `jax.export` has exported into a function, which a worker can trace like any other.
 
-The exported StableHLO is called from the traced function, so its operations get tags, and XLA compiles it for the target.
-It is the program as written here: a kernel call that JAX dropped before the export is in no report.
+The exported StableHLO is called from the traced function, so its operations get tags, and XLA compiles it for the
+target. It is the program as written here: a kernel call that JAX dropped before the export is in no report.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,11 @@
-"""Carries a live function (a function of the running program, checked without a case file) from the caller's process to
-a worker. This module defines the file in which it is passed on, and the functions that the pickles in the file call.
+"""Transfers a live function (a function of the running program, checked without a case file) from the caller's process
+to a worker. This module defines the file in which the function is sent, and the functions that the pickles in the file
+call.
 
 The file has a line of JSON and then four pickles: the state of the user's modules (`module_state`), the arguments, the
 case, and the classes to be registered as pytree nodes. The line has everything needed before unpickling, above all the
-import path. The file lies in the cache under the sha256 of its content and is written completely or not at all. A reader
-accepts only a file whose content has the sha256 in its name.
+import path. The file lies in the cache under the sha256 of its content and is written completely or not at all. A
+reader accepts only a file whose content has the sha256 in its name.
 
 A pickle cannot hold a kernel, a function of `jax.jit` or a mesh with devices; it calls a `build_` function of this
 module instead. A kernel gets a module of its own, named after its source, because replay looks kernels up by module and

@@ -1,10 +1,10 @@
-"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm, and prepares a process so that the
-plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
+"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm. Also prepares a process so
+that the plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
-(`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions that
-launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so this module makes JAX
-count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
+(`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions
+that launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so this module makes
+JAX count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
 """
 
 import ctypes

@@ -1,10 +1,10 @@
-"""Finds arguments of a call that are one and the same array: JAX refuses the call if such an argument is donated and an
+"""Finds arguments of a call that are one and the same array. JAX refuses the call if such an argument is donated and an
 output takes its bytes.
 
-Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as `jax.device_put`
-does for the devices on which an array lies already. Two arrays with one address need not be one array. On a CPU, two JAX
-arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's runtime is asked whether they
-are one array.
+Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as
+`jax.device_put` does for the devices on which an array lies already. Two arrays with one address need not be one array.
+On a CPU, two JAX arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's
+runtime is asked whether they are one array.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Reads a file with a StableHLO module, or with a program that `jax.export` has serialized, as the case of a worker.
+"""Reads a file with a StableHLO module, or with a program that `jax.export` has serialized, and makes a case of it.
 
 The file may come from a stranger. The worker reads it, within bounds on its size and on the worker's memory; a crash of
 MLIR's parser or of XLA ends only the worker. No code of the file is run.

@@ -1,4 +1,5 @@
-"""Makes libraries of kernels besides jax-triton and Pallas lower and compile for a GPU that is only described.
+"""Makes further libraries of kernels, besides jax-triton and Pallas, compile their kernels for a GPU that is only
+described.
 
 cuTile and CuTe DSL compile a kernel while JAX lowers it, and ask the driver for the architecture. XLA runs the stage
 `instantiate` of an FFI handler while it compiles the program; a library may load its kernel into the driver there. Both

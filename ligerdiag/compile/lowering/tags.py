@@ -1,4 +1,4 @@
-"""Gives each StableHLO operation a unique number, its tag, in its MLIR location; reads and sets MLIR locations.
+"""Gives each StableHLO operation a unique number, its tag, in its MLIR location. Also reads and sets MLIR locations.
 
 The tag follows the operation's own name, `jit(f)/mul#ld17`; the locations below it (file, line, callers) stay. An
 operation without a name gets `#ld17`. Tags are 1, 2, ... in the order of a walk over the module, an operation before

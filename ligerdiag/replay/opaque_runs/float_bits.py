@@ -1,4 +1,4 @@
-"""Finds the integers that a computation makes of the bits of floats only to order the floats.
+"""Finds the integers that a computation makes from the bits of floats, and uses only to order the floats.
 
 XLA writes the total order of floats with integers: it flips all bits of a negative float but the sign, and compares the
 results. Such an integer can be computed from an f64 as well as from the original type, and the comparisons then order

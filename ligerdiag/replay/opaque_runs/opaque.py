@@ -1,15 +1,17 @@
-"""Runs custom calls as opaque functions: it needs to know which buffers a call reads and writes, and not its code.
+"""Runs custom calls as opaque functions. For that, replay must know which buffers a call reads and writes, but not its
+code.
 
-XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right for
-any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for a call
-here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA moves them. A
-call into which XLA merged several computes the values of each of them. Element i of a buffer that a call writes becomes
+XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right
+for any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for
+a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
+moves them. A call into which XLA merged several computes the values of each of them. Element i of a buffer that a call
+writes becomes
 
     0.5 + |(t mod 2) - 1|,  t = p[i] + w[i] (D + sum over the read buffers b of the same length of c[b] x[b][i])
 
 where p[i], w[i] and c[b] are pseudo-random numbers, w[i] near 1, and the digest D is a mean over all elements of all
-read buffers, each with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, they are added
-to t, with a factor even nearer to 1. So
+read buffers, each with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, they are
+added to t, with a factor even nearer to 1. So
 
 - each element depends on each element that the call may read, and most of all on those at its own place;
 - a sum over the elements depends on them, too: where D changes, half of the elements may rise and half of them fall, but
@@ -18,8 +20,8 @@ to t, with a factor even nearer to 1. So
   loop repeats it; its values still depend on those that it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
 
-A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
-values are smaller by 1: from -0.5 to 0.5.
+A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too,
+whose values are smaller by 1: from -0.5 to 0.5.
 
 Integers become 0 to 15, booleans both. Only elements in the buffer's footprint, the span that the call may write, are
 written. The accesses are upper bounds: a call that might read a buffer is taken to read all of it, and one that might

@@ -1,13 +1,14 @@
-"""Compares two programs in program order with opaque functions in place of their kernels: do they pass the same values on?
+"""Compares two programs in program order, with opaque functions in place of their kernels. Do their kernels and outputs
+get the same values?
 
 Real numbers may hide a change: an output may not depend on the contents that a kernel leaves, although the kernel reads
 them. An opaque function depends on all that its kernel may read (see `opaque`), so if the outputs of both programs are
 equal, each kernel gets the same contents in both, and each output gets the same results.
 
 The change declares writes. So a call of one program has further outputs in the other one, which alias operands, and its
-kernel may write the operand through the pointer to that output. Both are one place here: the use of an output that aliases
-an operand counts for the operand. Two calls have one function if their kernels have one name, their places the same
-shapes, and they write the same places. Whether the kernels have the same code, `MatchedCalls` says.
+kernel may write the operand through the pointer to that output. Both are one place here: the use of an output that
+aliases an operand counts for the operand. Two calls have one function if their kernels have one name, their places the
+same shapes, and they write the same places. Whether the kernels have the same code, `MatchedCalls` says.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Runs a widened schedule on the original schedule's buffer assignment, in which each byte is made several bytes long.
+"""Runs a widened schedule on the buffer assignment of the original schedule, with several bytes for each original byte.
 
 `WideMemory` makes each byte `scale` bytes long, such as 4 if the narrowest float of the module is a bf16, whose 2 bytes
 become the 8 of an f64. An element starts where its first original byte now starts. So two values share an element only

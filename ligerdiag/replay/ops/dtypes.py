@@ -1,4 +1,5 @@
-"""NumPy's dtypes for XLA's element types, rounding of results, bitwise comparison, and conversions between types.
+"""Has NumPy's dtypes for XLA's element types. Rounds results, compares them bit by bit, and converts them between
+types.
 
 Arithmetic of narrow floats (f16, bf16, f8) runs in f32 and is rounded to the result's dtype once, as XLA:GPU does after
 it has normalized them. An instruction's declared dimensions are ignored and only its element type is used, because a

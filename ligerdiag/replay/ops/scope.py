@@ -1,8 +1,9 @@
-"""The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
+"""Defines the types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell. Inside of a
-shard_map it may be in one cell per device (`Spread`). Such a cell may hold one device's part of an array from outside of the
-shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be shared.
+A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell. Inside
+of a shard_map it may be in one cell per device (`Spread`). Such a cell may hold one device's part of an array from
+outside of the shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
+arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,5 @@
-"""Two kernel runners, each of which runs kernels through a further runner. `RememberedKernels` remembers the results of
-launches; `IsolatedKernels` undoes their hidden writes.
+"""Defines two kernel runners, which run kernels through another runner. `RememberedKernels` keeps the results of
+launches; `IsolatedKernels` undoes the kernels' hidden writes.
 
 The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
 part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,

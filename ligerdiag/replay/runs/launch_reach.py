@@ -1,12 +1,13 @@
-"""Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
+"""Finds the outputs that depend on the fault of a racing or incomplete kernel call: runs the schedule again with the
+call altered.
 
 If a call's results depend on the order of the programs of its grid, the programs run in the order that showed this
 dependence. The call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or
-leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a call
-reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends on the
-results of none of these calls must depend on an operand that one of them overwrites; then all of these calls count as
-reaching the output. If no output differs and some output is not finite, the run proves nothing. All other calls run as
-before.
+leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a
+call reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends
+on the results of none of these calls must depend on an operand that one of them overwrites; then all of these calls
+count as reaching the output. If no output differs and some output is not finite, the run proves nothing. All other
+calls run as before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

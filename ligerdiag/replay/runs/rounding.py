@@ -1,18 +1,19 @@
-"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. By a
-workaround such as `x + s - s`, an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. A
+workaround such as `x + s - s` makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
 
-A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program order,
-and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not explain an
-output's error, the program runs again with every result moved at random within its rounding. The distance of such a sample
-from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo
-Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
+order, and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not
+explain an output's error, the program runs again with every result moved at random within its rounding. The distance of
+such a sample from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S.
+Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
-larger. This is the sum of n independent roundings (see `compute_tolerance`). Two kinds of results also move as a whole, all
-elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors into one,
-and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and then rounded to an
-equally narrow float. XLA leaves this rounding out, and the rounding may shift all elements alike: 1.03 times a number of
-e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the same kernels.
+larger. This is the sum of n independent roundings (see `compute_tolerance`). Two kinds of results also move as a whole,
+all elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors
+into one, and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and
+then rounded to an equally narrow float. XLA leaves this rounding out, and the rounding may shift all elements alike:
+1.03 times a number of e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the
+same kernels.
 """
 
 from collections import deque

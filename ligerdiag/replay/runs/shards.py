@@ -1,4 +1,5 @@
-"""Devices and shards: the groups of a collective's devices, the shards of arrays, and the edges of a shard_map.
+"""Groups the devices of collectives, and splits arrays into shards and joins them again, as at the edges of a
+shard_map.
 
 The devices of a group take part in a collective together. A module with several replicas is not covered, so a device is
 a partition of the only replica. The meaning of the ids in the groups depends on the collective:
@@ -12,11 +13,11 @@ a partition of the only replica. The meaning of the ids in the groups depends on
 Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
 moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A shard
-is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls
-with the shardings of their values in shardy's syntax. For example, `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>`
-gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of
-axes, meshes with their own order of devices.
+At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A
+shard is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as
+custom calls with the shardings of their values in shardy's syntax. For example, `#sdy.sharding_per_value<[<@mesh,
+[{"x"}, {}]>, …]>` gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that
+stay automatic, parts of axes, meshes with their own order of devices.
 """
 
 import math

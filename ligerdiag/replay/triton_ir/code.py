@@ -1,5 +1,5 @@
-"""Prepares the operations of a function in Triton IR for evaluation; keeps the values of each call of it; reports
-errors with source lines.
+"""Prepares the operations of a function in Triton IR for evaluation. Also keeps the values of each call of the
+function, and reports errors with source lines.
 
 Preparation drops operations whose results nothing needs, and reads the attributes of each operation once.
 """

@@ -1,4 +1,5 @@
-"""The memory of a launch: loads and stores of all programs of a batch, checked against each argument's bounds.
+"""Implements the memory of a launch: loads and stores of all programs of a batch, checked against each argument's
+bounds.
 
 An access with a *window* (regular steps from a start, see `access_windows`) is a view of the argument's bytes; any
 other access gathers or scatters element by element. An element outside its argument is recorded; its load gives the

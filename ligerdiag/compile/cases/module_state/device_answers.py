@@ -1,4 +1,4 @@
-"""Finds the globals of a module that depend on what JAX says of the devices.
+"""Finds the globals of a module that depend on JAX's answers about devices.
 
 A worker answers such a question with the target's devices, and the caller's JAX has answered with its own, so these
 globals differ although nobody has changed them. `compute_bases` makes their values once more with the caller's answers:

@@ -1,8 +1,8 @@
-"""Notices, in the caller's process, that the file of an imported module has changed since.
+"""Notices, in the caller's process, that the file of a module has changed since the module was imported.
 
-A worker imports the new file. What the caller's process has not changed is then to be as in the new file, so the state of
-each module is remembered when it is recorded for the first time. If the file had changed before, nobody knows which of the
-two differs from what was imported: a worker keeps the file's values and says so.
+A worker imports the new file. What the caller's process has not changed is then to be as in the new file, so the state
+of each module is remembered when it is recorded for the first time. If the file had changed before, nobody knows which
+of the two differs from what was imported: a worker keeps the file's values and says so.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""Defines the record of the state of the user's modules, and the facts about values that both sides compute: the caller,
-which records the state, and the worker, which compares it with that of its own import.
+"""Defines the record of the state of the user's modules. Also computes the facts about values that two processes need:
+the caller, which records its state, and the worker, which compares it with the state after its own import.
 
 A record is a graph: each value is a node, and a node names its parts by their numbers. So two names of one object in
 the caller's process remain two names of one object in the worker. A record depends on nothing but the values: equal
