@@ -367,7 +367,7 @@ def _check_files(directory: Path) -> tuple[str, ...]:
         if name not in files:
             raise FieldError(f"`{name}` is not in the manifest")
     if len(files) > MAXIMUM_ARTIFACT_FILES:
-        raise FieldError(f"the manifest names {len(files)} files, more than {MAXIMUM_ARTIFACT_FILES}")
+        raise FieldError(f"the manifest names {len(files)} files, but an artifact has at most {MAXIMUM_ARTIFACT_FILES}")
     for name, value in files.items():
         entry = as_object(value, name)
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:

@@ -171,7 +171,7 @@ def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
     """
     lines = text.split("\n")
     if lines[0].rstrip() != HEADING:
-        raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")
+        raise ArtifactError(f"expected `{HEADING}` as the first line but got `{lines[0]:.60}`")
     proto = BufferAssignmentProto()
     allocation: BufferAllocationProto | None = None
     for number, line in enumerate(lines[1:], start=2):

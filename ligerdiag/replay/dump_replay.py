@@ -98,8 +98,8 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns a plan for replaying the modules of a dump within the bounds. If replay does not cover the modules, or if
-    they are too large, returns a record with the reason instead of an error.
+    """Plans a replay of the modules of a dump within the bounds. Returns the plan or, if replay does not cover the
+    modules or they are too large, a record with the reason.
 
     ambiguous: names of the outputs whose intended value is unknown or differs from the value in program order.
     """
@@ -268,8 +268,8 @@ _MAXIMUM_SHAPE_BYTES = 4096
 
 
 def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
-    """Reads the arguments that XLA wrote into a file next to a module's: an array for each parameter of the program.
-    Raises ArtifactError if the file cannot be read or does not match the parameters.
+    """Reads the arguments that XLA wrote into a file next to a module's. Returns an array for each parameter of the
+    program. Raises ArtifactError if the file cannot be read or does not match the parameters.
     """
     shapes = [parameter.shape for parameter in program.entry.parameters]
     try:

@@ -147,7 +147,7 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
-    """Yields sets of loops that a replay may cut short (see `list_cuts`), each with the cost of the shortened replay.
+    """Yields the sets of `list_cuts`, loops that a replay may cut short, each with the cost of the shortened replay.
     Raises the errors of `estimate_artifact`.
     """
     if not artifact.as_written.stat().st_size:

@@ -258,7 +258,7 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def parse_dtype(name: str) -> Any:
-    """Returns the dtype of this name. A name such as `key<fry>` is that of typed random keys. Raises TypeError if no
+    """Returns the dtype of this name, such as `float32`, or `key<fry>` for typed random keys. Raises TypeError if no
     dtype has this name, and InputError for the keys of a generator that does not come with JAX.
     """
     if not is_key(name):

@@ -108,7 +108,7 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
     description: the target's description; empty if there is no target.
     """
     if _TARGET.imported_for not in (None, description):
-        raise UsedWorkerError("this worker has imported the file for another target")
+        raise UsedWorkerError("this worker has imported the file for another target, so this target needs a new worker")
     _TARGET.was_asked = False
     with answer_as(devices, description):
         yield

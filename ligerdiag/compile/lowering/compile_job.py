@@ -179,7 +179,7 @@ def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Map
     """Returns the key of the artifact, as the docstring at the top of this file defines it.
 
     dependencies: files of the project to their sha256. They are part of the key only if the program has a
-    `custom_partitioning`. The program's text names the function that runs on the shards only by an address in memory. A
+    `custom_partitioning`. The text of such a program names the function on shards only by an address in memory, and a
     function of another case may have the same address.
     """
     names = (request.case_id, str(request.source), request.target, request.toolchain)

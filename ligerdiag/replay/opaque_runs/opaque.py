@@ -82,7 +82,7 @@ def compute_elements(call: HloInstruction) -> int:
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
     """Describes a call as an opaque function, a stand-in that reads and writes the same buffers. Raises NotCoveredError
-    if an effect of the call is unknown, or if an operand or output is not an array in row-major layout.
+    if an effect of the call is unknown. Also raises it if an operand or output is not an array in row-major layout.
 
     effects: what the call does to its buffers. has_layouts: whether the layouts of the call's module are those of
     memory, as in a schedule.

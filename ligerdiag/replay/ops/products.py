@@ -218,8 +218,8 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates a custom call of a cuBLAS product with its epilogue. Returns D, the result of the product and the
-    epilogue. If the call's shape is a tuple, returns a tuple of D, the activation's input (if the epilogue keeps it)
-    and a workspace of zeros.
+    epilogue. If the call's shape is a tuple, returns (D, the activation's input if the epilogue keeps it, a workspace
+    of zeros).
     """
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))

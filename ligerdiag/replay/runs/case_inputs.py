@@ -77,7 +77,7 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
             lowered = library.jit(case.reference).lower(*arguments)
         except Exception as fault:
             hint = ", perhaps because it runs without a mesh (write it without shards)" if case.mesh else ""
-            raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
+            raise LigerdiagError(f"the case's reference function raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)
     return dict(zip(compute_output_names(results), map(read_numbers, jax.tree.leaves(results)), strict=True))

@@ -334,8 +334,8 @@ def run_program_order(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Runs the program in program order, once with kernels that write and once with kernels that leave their operands
-    unchanged. Returns the outputs of both runs by name. Raises NotCoveredError if replay does not cover an operation.
+    """Runs the program in program order twice, the second time with kernels that leave their operands unchanged.
+    Returns the outputs of both runs by name. Raises NotCoveredError if replay does not cover an operation.
 
     arguments: whole arrays, one for each input of the program in order.
     """
@@ -573,7 +573,9 @@ def _get_badness(numbers: OutputNumbers) -> float:
 def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: Mapping[str, Array]) -> Replay:
     missing = intended.keys() - reference.keys()
     if missing:
-        raise LigerdiagError(f"the reference does not return {', '.join(f'`{name}`' for name in sorted(missing))}")
+        raise LigerdiagError(
+            f"the case's reference does not return the output {', '.join(f'`{name}`' for name in sorted(missing))}"
+        )
     errors: dict[str, float] = {}
     tolerances: dict[str, float] = {}
     outputs: dict[str, OutputNumbers] = {}
@@ -581,7 +583,7 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
         wanted = np.asarray(reference[name])
         if wanted.shape != intended[name].shape:
             shapes = f"{list(wanted.shape)}, but that of the program has {list(intended[name].shape)}"
-            raise LigerdiagError(f"the reference's output `{name}` has the shape {shapes}")
+            raise LigerdiagError(f"the output `{name}` of the case's reference has the shape {shapes}")
         error = compute_error(intended[name], wanted)
         if isnan(error) and _is_finite(wanted):
             error = inf  # program order is not finite, but the reference is

@@ -87,7 +87,7 @@ def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableLaunch:
-    """A launch that has run once, from its first program to its last, with all that is needed to run it again."""
+    """A launch that has run once, from its first program to its last. It has all that is needed to run it again."""
 
     launch: Launch
     operands: int

@@ -86,7 +86,7 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through `runner` and undoes their hidden writes: after a launch it restores the operands that share
+    """Runs kernels through `runner` and undoes their hidden writes. After a launch it restores the operands that share
     no bytes with an output. It records no observations.
     """
 

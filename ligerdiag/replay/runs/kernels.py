@@ -110,9 +110,9 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether the kernel itself may compute the canary, the bit pattern of unwritten elements, as an element of
-    this output. It may in integers of one or two bytes and in f8. A second run with another canary then shows whether
-    the element was written.
+    """Returns whether the kernel itself may compute the canary as an element of this output. The canary is the bit
+    pattern of unwritten elements. A kernel may compute it in integers of one or two bytes and in f8. A second run with
+    another canary then shows whether the element was written.
     """
     if output.dtype == np.bool_:
         return False

@@ -63,8 +63,8 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Completes the observations of kernel calls. Each gets the call's source line. A call that races or leaves
-    elements unwritten also gets the outputs of the program that change because of that.
+    """Completes the observations of kernel calls. Each gets the call's source line. A call that races, or leaves
+    elements unwritten, also gets the program's outputs that this fault changes.
 
     If no instruction uses an output of a call, the observations of that output are dropped. module: the schedule, which
     `run` runs.

@@ -29,8 +29,8 @@ _SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Returns the number of iterations of a `while`, from XLA's own count or from its condition `i < constant`. Returns
-    None if both are unknown.
+    """Returns the number of iterations of a `while`. It is XLA's own count, or follows from a condition `i < constant`.
+    Returns None if it is unknown.
     """
     known = _parse_known_count(loop.proto.backend_config)
     return known if known is not None else _read_condition(module, loop)

@@ -234,8 +234,8 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Finds the devices whose copy of a part differs in bits from the first device's copy. Returns a whole array for
-    each of them: it contains this device's copy of the part, and the first copies of all other parts.
+    """Finds the devices whose copy of a part differs in bits from the first device's copy. Returns one whole array for
+    each of them. It contains this device's copy of the part, and the first copies of all other parts.
     """
     if len(shards) == 1:
         return []

@@ -422,7 +422,7 @@ class Memory:
         return shape, parts
 
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
-        """Returns a view of the argument's bytes as an array, and the positions in this array of the elements at these
+        """Views the argument's bytes as an array. Returns the array, and the positions in it of the elements at these
         byte offsets.
 
         The array has the dtype of the elements if all offsets are multiples of their size. Otherwise it consists of

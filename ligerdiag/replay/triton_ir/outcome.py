@@ -14,7 +14,7 @@ from ligerdiag.replay.ops.scope import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descriptor:
-    """A tensor descriptor that the host makes and passes as an argument. The type of the kernel's parameter has the
+    """A tensor descriptor that the host makes and passes as an argument. The kernel's parameter has a type with the
     shape of a block.
     """
 

@@ -293,7 +293,7 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Broadcasts the array to [n, *shape] and returns a read-only view. n is the length of the array's first axis, the
-    axis of programs.
+    """Broadcasts the array to the shape [n, *shape] and returns a read-only view. The length of the array's first axis,
+    the axis of programs, is `n`.
     """
     return np.broadcast_to(value, (value.shape[0], *shape))

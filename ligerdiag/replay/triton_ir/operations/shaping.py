@@ -102,8 +102,8 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Broadcasts the array to [n, *shape], as `values.fill` does. n is the length of the array's first axis, the axis
-    of programs. An array that has this shape already is returned itself.
+    """Broadcasts the array to the shape [n, *shape], as `values.fill` does. The length of the array's first axis, the
+    axis of programs, is `n`. An array that has this shape already is returned itself.
     """
     return array if array.shape[1:] == shape else fill(array, shape)
 
