@@ -211,8 +211,8 @@ class _Lowering:
         return self.lower(equation.primitive, equation.params, [variable.aval for variable in equation.invars])
 
     def lower(self, primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> tuple[str, str]:
-        """Lowers one call as a program of its own. Returns (its HLO in base64, empty text) or, if JAX cannot lower the
-        call, (empty text, the reason).
+        """Lowers one call as a program of its own. Returns (the program's HLO in base64, empty text). If JAX cannot
+        lower the call, returns (empty text, the reason).
         """
         library: Any = jax
         try:

@@ -435,8 +435,8 @@ def _describe_missing(seen: _Seen) -> str:
 
 
 def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
-    """Returns the seconds of processor time for judging a module, or the artifact in a directory. Its replay is not
-    included.
+    """Returns the seconds of processor time for judging a module, or the artifact in a directory. The seconds for a
+    replay are not included.
     """
     seconds = request.timeout or compute_seconds(_list_sources(subject))
     return 2 * seconds if request.replay else seconds  # planning a replay may take as long again

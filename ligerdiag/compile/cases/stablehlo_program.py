@@ -262,7 +262,8 @@ def _require_known(module: Any) -> None:
         )
     if any(_is_call_of(operation, PARTITIONED) for operation in _walk(module.operation)):
         raise CompileError(
-            "the module has a `custom_partitioning`: its function exists only in the process that made the module"
+            "ligerdiag cannot compile a module with a `custom_partitioning`: its function exists only in the process "
+            "that made the module"
         )
 
 

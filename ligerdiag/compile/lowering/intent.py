@@ -76,8 +76,8 @@ _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 
 
 def protect_as_written(module: Any) -> str:
-    """Returns the text of a copy of a tagged StableHLO module in which no operation can be folded. `translate_to_hlo`
-    then keeps the program exactly as traced.
+    """Copies a tagged StableHLO module so that no operation can be folded, and returns the copy as text.
+    `translate_to_hlo` then keeps the program exactly as traced.
     """
     with module.context:
         clone = module.operation.clone()

@@ -130,7 +130,7 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
-    """Returns the kernel calls that `marked` has and `module` lacks.
+    """Returns the kernel calls of `marked` that `module` lacks.
 
     marked: the module that records the author's intent (see `intent`). An operation has the same tag (number) in both
     modules.

@@ -65,8 +65,8 @@ class _SignTest:
 
 
 def find_order_keys(computation: HloComputation) -> frozenset[int]:
-    """Returns the ids of the integers that are made from the bits of floats only to compare the floats. Raises
-    NotCoveredError if the computation uses the bits of a float for anything else.
+    """Returns the ids of the integers that are made from the bits of floats and only serve to compare the floats.
+    Raises NotCoveredError if the computation uses the bits of a float for anything else.
     """
     keys: dict[int, _Bits] = {}
     tests: dict[int, _SignTest] = {}

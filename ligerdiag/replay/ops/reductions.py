@@ -75,7 +75,7 @@ class Reducer:
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Returns whether each initial value, combined with itself, stays the same. If so, padding with the initial
+        """Returns whether the initial values, combined with themselves, stay the same. If so, padding with the initial
         values does not change the fold of a window.
         """
         again = self.combine(inits, inits)

@@ -143,7 +143,7 @@ def read_cells(cells: Cells) -> Value:
         case Cell():
             return cells.array
         case Spread():
-            raise ArtifactError("a value of a shard_map is used outside of it")
+            raise ArtifactError("a value from inside of a shard_map is used outside of it")
         case _:
             return tuple([read_cells(child) for child in cells])
 
@@ -156,7 +156,7 @@ def list_cells(cells: Cells) -> list[Cell]:
         case Cell():
             return [cells]
         case Spread():
-            raise ArtifactError("a value of a shard_map is used outside of it")
+            raise ArtifactError("a value from inside of a shard_map is used outside of it")
         case _:
             return [cell for child in cells for cell in list_cells(child)]
 

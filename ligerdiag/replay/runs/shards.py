@@ -288,7 +288,7 @@ def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
         if not isinstance(whole, Cell):
-            raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
+            raise ArtifactError("expected arrays as the values that enter or leave a shard_map but got a tuple")
         placement = sharding.place(whole.array.shape)
         key = id(whole), placement
         if key not in spread:
@@ -368,5 +368,5 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
 def _list_arrays(values: Sequence[Value]) -> list[Array]:
     arrays = [value for value in values if not isinstance(value, tuple)]
     if len(arrays) != len(values):
-        raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
+        raise ArtifactError("expected arrays as the values that enter or leave a shard_map but got a tuple")
     return arrays

@@ -97,7 +97,7 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
-        raise NotCoveredError(f"tt.atomic_rmw {kind}")
+        raise NotCoveredError(f"tt.atomic_rmw with the operation {kind}")
 
     def compute(memory: Memory, target: AccessSite, value: Array) -> Array:
         def combine(old: Array, new: Array) -> Array:
@@ -302,7 +302,7 @@ def access_descriptor(
     if op.name == "tt.descriptor_reduce":
         word = parse_word(op.text, op.name)
         if word not in _REDUCTIONS:
-            raise NotCoveredError(f"tt.descriptor_reduce {word}")
+            raise NotCoveredError(f"tt.descriptor_reduce with the operation {word}")
         name = "add" if word == "add" and dtype.kind == "i" else _REDUCTIONS[word]
         if kind.pointee.startswith("ui") and word in ("min", "max"):
             name = f"u{word}"

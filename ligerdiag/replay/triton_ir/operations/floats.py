@@ -77,9 +77,10 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the `Prepare` of an operation that applies `function` to one float. Its result is a float of the same
-    dtype. A `Prepare` reads the attributes of an operation and returns the function that computes it. `function` gets
-    bf16, f16 and f8 as f32.
+    """Makes a `Prepare` for an operation on one float with a result of the same dtype. A `Prepare` is a function that
+    reads the attributes of an operation and returns the function that computes it.
+
+    function: computes the operation on arrays; it gets bf16, f16 and f8 as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
@@ -125,7 +126,7 @@ def _compare(op: Operation, function: Function) -> Compute:
 
     kind, name = predicate[:1], predicate[1:]
     if predicate not in ("ord", "uno") and (kind not in ("o", "u") or name not in _ORDERED):
-        raise NotCoveredError(f"arith.cmpf {predicate}")
+        raise NotCoveredError(f"arith.cmpf with the predicate {predicate}")
     del function
 
     def compare(left: Value, right: Value) -> Array:

@@ -161,7 +161,7 @@ _COMPARE: dict[str, tuple[Callable[[Array, Array], Array], bool]] = {
 def _compare(op: Operation, function: Function) -> Compute:
     predicate = parse_word(op.text, "arith.cmpi")
     if predicate not in _COMPARE:
-        raise NotCoveredError(f"arith.cmpi {predicate}")
+        raise NotCoveredError(f"arith.cmpi with the predicate {predicate}")
     comparison, signed = _COMPARE[predicate]
     view = view_signed if signed else view_unsigned
 
