@@ -333,7 +333,7 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest, with the size and sha256 of each file in the directory. The manifest makes the directory an
+    """Writes the manifest, with the size and sha256 of each file in the directory. A directory with a manifest is an
     artifact.
     """
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)

@@ -72,8 +72,11 @@ def compare_meanings(
                 )
                 answers.append(pool.submit(make_meaning_job(request, timeout)).result())
             except NotCoveredError as error:
-                reason = f"no stand-in with the same buffers (an opaque function) can replace a kernel: {error}"
-                answers.append(MeaningAnswer(reason=reason))
+                answers.append(
+                    MeaningAnswer(
+                        reason=f"no stand-in with the same buffers (an opaque function) can replace a kernel: {error}"
+                    )
+                )
             except LigerdiagError as error:
                 answers.append(MeaningAnswer(reason=str(error)))
     return answers

@@ -133,7 +133,7 @@ class LoweredCase:
     lower_seconds: float
 
     def arrange(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the case's arguments in the order and form that the compiled program takes."""
+        """Puts the case's arguments into the order and form that the compiled program takes."""
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":

@@ -111,8 +111,7 @@ def list_opaque_calls(
 
 def count_draws(optimized: HloModule) -> int:
     """Returns the number of runs, each with another set of opaque functions. A schedule without branches needs one run.
-    With branches there are several: a predicate that an opaque function computed wrongly shows only if it takes the
-    wrong branch.
+    With branches there are several, because a wrong predicate need not take the wrong branch in every run.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 

@@ -107,7 +107,7 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 @dataclass(slots=True, eq=False)
 class HloEvaluator:
     """Computes values of one module on one device. The functions that compute opcodes get the evaluator as their
-    `Scope`, in order to call computations of the module.
+    `Scope`, and call computations of the module through it.
     """
 
     module: HloModule

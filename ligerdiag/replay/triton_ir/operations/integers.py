@@ -22,17 +22,17 @@ type Prepare = Callable[[Operation, Function], Compute]
 
 
 def on_one(function: Callable[[Value], Any]) -> Compute:
-    """Returns the function unchanged. Its use has type checkers verify that the function takes one operand."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes one operand."""
     return function
 
 
 def on_two(function: Callable[[Value, Value], Any]) -> Compute:
-    """Returns the function unchanged. Its use has type checkers verify that the function takes two operands."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes two operands."""
     return function
 
 
 def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
-    """Returns the function unchanged. Its use has type checkers verify that the function takes three operands."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes three operands."""
     return function
 
 
