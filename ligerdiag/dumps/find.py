@@ -45,7 +45,7 @@ from ligerdiag.untrusted_files import (
 
 
 class Role(StrEnum):
-    """The content of a file in a dump, such as the module after optimizations, with its schedule."""
+    """The content of a file in a dump, for example the module after optimizations with its schedule."""
 
     PROGRAM = "program"
     """The module before optimizations."""
@@ -94,7 +94,7 @@ _BEFORE = re.compile(r"(?:(?P<module>.*)\.)?before_optimizations", re.DOTALL)
 
 
 def parse_dump_name(name: str) -> DumpName | None:
-    """Parses the name of one file, without its directory; None if XLA gives no file such a name."""
+    """Parses the name of one file, without its directory. Returns None if XLA gives no file such a name."""
     head = _HEAD.fullmatch(name)
     if head is None:
         return None
@@ -136,8 +136,8 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. There may be several files with the same content, such as the optimized module as a
-    protobuf and as text; such files are in the order in which they are to be tried.
+    """The files of one compilation. Several files may have the same content, for example the optimized module as a
+    protobuf and as text. Such files are in the order in which ligerdiag tries them.
     """
 
     id: str
@@ -160,7 +160,7 @@ class ModuleFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """The modules and artifacts found under a path, and counts of what was left out."""
+    """The modules and artifacts found under a path, and the numbers of those left out."""
 
     modules: tuple[ModuleFiles, ...] = ()
     artifacts: tuple[Path, ...] = ()
@@ -178,14 +178,14 @@ class Dump:
 
 
 def count_modules(path: Path) -> int:
-    """Returns how many modules a file contains, by reading all of it; raises ArtifactError if it cannot be read."""
+    """Counts the modules in a file by reading all of it. Raises ArtifactError if the file cannot be read."""
     return len(split_modules(read_content(path)))
 
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules in each file. All files together are counted within limits; a file whose modules cannot be counted
-    is taken for one module.
+    """Counts the modules in each file, within limits for all files together. A file that cannot be counted counts as
+    one module.
     """
 
     count: Callable[[Path], int | None]
@@ -198,7 +198,7 @@ class ModuleCounter:
     _known: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     def find(self, path: Path) -> int:
-        """Returns the number of modules in the file; 1 if the modules cannot be counted."""
+        """Returns the number of modules in the file. Returns 1 if they cannot be counted."""
         key = _identify(path)
         if key is not None and key in self._known:
             return self._known[key]
@@ -219,8 +219,8 @@ class ModuleCounter:
 
 
 def count_here(path: Path) -> int | None:
-    """Returns the number of modules in a file, or None if it cannot be read. Counts them in this process, without limits on
-    time and memory, which suits the user's own files.
+    """Counts the modules in a file in this process, without limits on time and memory. This suits the user's own files.
+    Returns None if the file cannot be read.
     """
     try:
         return count_modules(path)
@@ -260,10 +260,10 @@ type _Key = tuple[Path, str, str]
 
 
 def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
-    """Returns the modules under the path.
+    """Returns the modules under the path. Raises InputError if the path does not exist or is neither a file nor a
+    directory.
 
-    counter: counts the modules of a text that may contain several; by default, in this process. Raises InputError if
-    the path does not exist or is neither file nor directory.
+    counter: counts the modules of a text that may contain several; by default, in this process.
     """
     counter = counter or ModuleCounter(count_here)
     try:
@@ -275,7 +275,7 @@ def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
             raise InputError(f"no file or directory `{path}`")
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror or error}") from error
-    raise InputError(f"expected a file or a directory but `{path}` is neither")
+    raise InputError(f"expected a file or a directory, but `{path}` is neither")
 
 
 def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:

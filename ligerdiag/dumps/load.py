@@ -57,11 +57,11 @@ class LoadedModule:
 
 
 class NoScheduleError(ArtifactError):
-    """Raised if a module can be read but has no schedule. Such a module is not the one that runs."""
+    """Raised for a module that can be read but has no schedule, so it is not the module that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Returns whether a module's files may contain custom calls; true also if they cannot be read to the end."""
+    """Returns whether a module's files may contain custom calls. Returns true for files that cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
         contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
@@ -79,8 +79,8 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read, or that
-    module is for a TPU, NoScheduleError if that module has no schedule.
+    """Reads the modules of one compilation. Raises NoScheduleError if the optimized module has no schedule. Raises
+    ArtifactError if the optimized module is for a TPU, or if no file of it can be read.
 
     translate: turns HLO text and its name into the bytes of an HloModuleProto. alone: whether to leave out the module
     before optimizations.
@@ -132,7 +132,7 @@ def _read(files: ModuleFiles, path: Path) -> bytes:
         raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
     parts = _read_parts(path, status.st_ino, status.st_size, status.st_mtime_ns)
     if files.part > len(parts):
-        raise ArtifactError(f"`{path.name}` was changed: it holds fewer modules than before")
+        raise ArtifactError(f"`{path.name}` has changed while ligerdiag read it: it holds fewer modules than before")
     return parts[files.part - 1]
 
 
@@ -243,7 +243,8 @@ def _require_module(path: Path, data: bytes) -> Form:
         raise ArtifactError(f"`{path.name}`: {error}") from error
     if form is Form.BUFFERS:
         raise ArtifactError(
-            f"`{path.name}` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its name"
+            f"`{path.name}` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its "
+            "name"
         )
     return form
 
@@ -292,7 +293,7 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The launches of a module, as far as the dump has files about them. A module can be judged without such files."""
+    """The launches of a module, as far as the dump has files about them. A module can be judged without these files."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
@@ -302,8 +303,9 @@ class DumpedLaunches:
 
 
 def load_launches(optimized: Path) -> DumpedLaunches:
-    """Returns the launches of a module, read from the files beside it. Symbolic links are not followed. optimized: the file
-    with the module after optimizations.
+    """Returns the launches of a module from the files beside the module's. Symbolic links are not followed.
+
+    optimized: the file with the module after optimizations.
     """
     notes: list[str] = []
     thunks: ThunkSequence | None = None

@@ -38,7 +38,7 @@ reference, a JAX function.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The largest estimated cost with which a replay is still run."""
+    """The largest estimated time and memory with which a replay may run."""
 
     seconds: float = 10.0
     """The most estimated seconds for one case."""
@@ -49,7 +49,7 @@ class Bounds:
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
-    """Returns a record that says why a replay with this estimate is too large; None if it may run.
+    """Returns a record that says why a replay with this estimate is too large. Returns None if the replay may run.
 
     seconds, size: the estimated seconds and bytes. available: bytes of memory that the machine has left.
     """
@@ -67,10 +67,11 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Returns the bytes of memory that are free: the operating system's estimate, or the rest of a container's limit if
-    that is less.
+    """Returns the bytes of memory that are free. In a container with a limit, this is the rest of the limit if it is
+    less than the operating system's estimate.
 
-    meminfo: Linux's file with the estimate. group: the folder of the control group with the limit, which need not exist.
+    meminfo: Linux's file with the estimate. group: the folder of the control group with the limit, which need not
+    exist.
     """
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
@@ -100,8 +101,8 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays may run at once, from 1 to `cores`: the largest number n for which the n largest replays
-    fit into memory together.
+    """Returns how many replays may run at once, from 1 to `cores`. The memory must suffice for the largest replays at
+    once.
 
     sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
     """
@@ -127,13 +128,13 @@ def render_replay(replay: Replay) -> dict[str, object]:
 
 
 def parse_replay(fields: Json) -> Replay:
-    """Parses the record of a replay from a JSON object. Raises FieldError."""
+    """Parses the record of a replay from a JSON object. Raises FieldError if a field is missing or has another type."""
     return decode_record(Replay, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """Request to replay one artifact."""
+    """A request to a replay worker: replay one artifact."""
 
     source: Source
     case_id: str
@@ -163,7 +164,7 @@ class ReplayAnswer:
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
-    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    """Returns a job in which a replay worker answers the request within `timeout` seconds."""
     return make_job(request, ReplayAnswer, request.source, "the replay", timeout=timeout)
 
 
@@ -174,8 +175,8 @@ def parse_replay_request(job: Json) -> ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueRequest:
-    """Request to replay one artifact with opaque functions (stand-ins that read and write the same buffers) in place of its
-    custom calls.
+    """A request to a replay worker: replay one artifact with opaque functions in place of its custom calls. An opaque
+    function is a stand-in that reads and writes the same buffers as the call.
     """
 
     source: Source
@@ -189,8 +190,8 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions (stand-ins with the same buffers) in place of custom calls, and the files
-    on which the record depends.
+    """The record of a replay with opaque functions in place of custom calls. Also names the files on which the record
+    depends. An opaque function is a stand-in that reads and writes the same buffers as the call.
     """
 
     replay: OpaqueReplay
@@ -199,7 +200,7 @@ class OpaqueAnswer:
 
 
 def make_opaque_job(request: OpaqueRequest, timeout: float) -> Job[OpaqueAnswer]:
-    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    """Returns a job in which a replay worker answers the request within `timeout` seconds."""
     return make_job(request, OpaqueAnswer, request.source, "the replay with opaque functions", timeout=timeout)
 
 
@@ -237,8 +238,8 @@ def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequen
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's (see `compile.cases.loader`), and returns the
-    function that answers replay requests.
+    """Imports jax, triton and numpy, and returns the function that answers replay requests. No file of the user's is
+    imported before them (see `compile.cases.loader`).
     """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
