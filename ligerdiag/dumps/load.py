@@ -21,15 +21,15 @@ from pathlib import Path
 
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
 from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
+from ligerdiag.dumps.same_program import describe_difference
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module, pause_collector
-from ligerdiag.hlo.shape import DTYPE_NAMES, is_tiled, iterate_leaf_shapes
+from ligerdiag.hlo.shape import is_tiled, iterate_leaf_shapes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
-from ligerdiag.hlo.xla_pb2 import HloModuleProto, ShapeProto
-from ligerdiag.text import count_of
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
 
 CUSTOM_CALL = b"custom-call"
 
@@ -160,63 +160,10 @@ def _parse_same_program(
 ) -> tuple[tuple[HloModule, ...], bool]:
     """Returns the result of `_parse_programs`. Raises ArtifactError if the file holds another program than `optimized`."""
     programs, is_numbered = _parse_programs(files, path, translate)
-    difference = _describe_difference(programs[0], optimized)
+    difference = describe_difference(programs[0], optimized)
     if difference:
         raise ArtifactError(f"`{path.name}` belongs to another program, so it is not used: {difference}")
     return programs, is_numbered
-
-
-def _describe_difference(program: HloModule, optimized: HloModule) -> str:
-    """Returns the evidence that the module before optimizations is of another program than the optimized module; empty if
-    there is none.
-
-    Files of two programs may have matching names. Two modules of one program have the same name, and the same number in
-    the process that compiled it, if the files give a number. Their entry computations have equally many parameters, and
-    equally many arrays as results. Each of these keeps its element type and rank, and no dimension gets longer: the
-    partitioner makes them shorter. Modules that agree in all of this may still be of different programs; tags, operands
-    and kernels say more (see `analysis.tag_trust`).
-    """
-    return next(_list_differences(program, optimized), "")
-
-
-def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
-    if program.name != optimized.name:
-        yield f"it is called `{program.name}`, but the optimized module is called `{optimized.name}`"
-    if program.number and optimized.number and program.number != optimized.number:
-        yield f"it is module {program.number} of its process, but the optimized module is module {optimized.number}"
-    ends = (
-        (
-            "parameter",
-            [one.shape for one in program.entry.parameters],
-            [one.shape for one in optimized.entry.parameters],
-        ),
-        ("output", [program.entry.root.shape], [optimized.entry.root.shape]),
-    )
-    for what, before, after in ends:
-        one, other = _list_arrays(before), _list_arrays(after)
-        if len(one) != len(other):
-            yield f"its {what}s hold {count_of(len(one), 'array')}, but the optimized module's {what}s hold {len(other)}"
-        for number, (written, left) in enumerate(zip(one, other, strict=False)):
-            if not _may_become(written, left):
-                shapes = f"{_describe_shape(written)}, but in the optimized module it is {_describe_shape(left)}"
-                yield f"its {what} {number} is {shapes}"
-
-
-def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
-    return [leaf for shape in shapes for _, leaf in iterate_leaf_shapes(shape)]
-
-
-def _may_become(written: ShapeProto, left: ShapeProto) -> bool:
-    """Returns whether XLA may have made the shape `left` out of the shape `written`."""
-    return (
-        left.element_type == written.element_type
-        and len(left.dimensions) == len(written.dimensions)
-        and all(a <= b for a, b in zip(left.dimensions, written.dimensions, strict=True))
-    )
-
-
-def _describe_shape(shape: ShapeProto) -> str:
-    return f"{DTYPE_NAMES.get(shape.element_type, 'something')}[{','.join(map(str, shape.dimensions))}]"
 
 
 def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:

@@ -31,8 +31,16 @@ def build(*parameters: ShapeProto, outputs: tuple[ShapeProto, ...] = (array(8, 4
     return builder.proto
 
 
-def load(folder: Path, program: HloProto) -> tuple[int, tuple[str, ...]]:
-    optimized = build()
+def place(proto: HloProto, *lines: int) -> HloProto:
+    """Gives each custom call a line of `step.py`."""
+    calls = [one for one in proto.hlo_module.computations[0].instructions if one.opcode == "custom-call"]
+    for one, line in zip(calls, lines, strict=False):
+        one.metadata.source_file, one.metadata.source_line = "/home/me/step.py", line
+    return proto
+
+
+def load(folder: Path, program: HloProto, optimized: HloProto | None = None) -> tuple[int, tuple[str, ...]]:
+    optimized = optimized or build()
     before, after = folder / "module_0007.jit_step.before.pb", folder / "module_0007.jit_step.after.pb"
     before.write_bytes(program.SerializeToString())
     after.write_bytes(optimized.SerializeToString())
@@ -92,3 +100,15 @@ def test_a_module_of_another_program_is_not_used(what: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("what", SAME)
 def test_a_module_of_the_same_program_is_used(what: str, tmp_path: Path) -> None:
     assert load(tmp_path, SAME[what]) == (1, ())
+
+
+def test_a_module_without_a_line_that_the_optimized_one_has_is_not_used(tmp_path: Path) -> None:
+    number, notes = load(tmp_path, place(build(), 8, 7), place(build(), 8, 9))
+    said = "none of its operations is from `step.py:9`, where the optimized module has one"
+    assert number == 0
+    assert notes == (f"`module_0007.jit_step.before.pb` belongs to another program, so it is not used: {said}",)
+
+
+@pytest.mark.parametrize("lines", [(8, 9), (9, 8), ()], ids=["all lines", "another order", "no lines"])
+def test_a_module_with_all_lines_of_the_optimized_one_is_used(lines: tuple[int, ...], tmp_path: Path) -> None:
+    assert load(tmp_path, place(build(), *lines), place(build(), 8, 8)) == (1, ())

@@ -1,0 +1,96 @@
+"""Decides whether a module from before the optimizations and an optimized module are of one program.
+
+A folder may hold files of several runs under one name: XLA numbers the modules of each process from the start, and a run
+that ends in the middle leaves a new module from before the optimizations beside an old one from after them. Two modules of
+one program have the same name, and the same number in the process that compiled it, if the files give a number. Their entry
+computations have equally many parameters, and equally many arrays as results. Each of these keeps its element type and
+rank, and no dimension gets longer: the partitioner makes them shorter. XLA copies the places in the source (file and line)
+from operation to operation and makes none, so each place of the optimized module is one of the program. Modules that agree in
+all of this may still be of different programs; tags, operands and kernels say more (see `analysis.tag_trust`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ligerdiag.hlo.module import HloModule, iterate_frames
+from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
+from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.text import count_of
+
+type _Place = tuple[str, int]
+"""A file and a line of the source."""
+
+
+def describe_difference(program: HloModule, optimized: HloModule) -> str:
+    """Returns the evidence that the module before optimizations is of another program than the optimized module; empty if
+    there is none.
+    """
+    return next(_list_differences(program, optimized), "")
+
+
+def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
+    if program.name != optimized.name:
+        yield f"it is called `{program.name}`, but the optimized module is called `{optimized.name}`"
+    if program.number and optimized.number and program.number != optimized.number:
+        yield f"it is module {program.number} of its process, but the optimized module is module {optimized.number}"
+    ends = (
+        (
+            "parameter",
+            [one.shape for one in program.entry.parameters],
+            [one.shape for one in optimized.entry.parameters],
+        ),
+        ("output", [program.entry.root.shape], [optimized.entry.root.shape]),
+    )
+    for what, before, after in ends:
+        one, other = _list_arrays(before), _list_arrays(after)
+        if len(one) != len(other):
+            yield f"its {what}s hold {count_of(len(one), 'array')}, but the optimized module's {what}s hold {len(other)}"
+        for number, (written, left) in enumerate(zip(one, other, strict=False)):
+            if not _may_become(written, left):
+                shapes = f"{_describe_shape(written)}, but in the optimized module it is {_describe_shape(left)}"
+                yield f"its {what} {number} is {shapes}"
+    file, line = _find_foreign_place(program, optimized)
+    if file:
+        place = f"`{file.rpartition('/')[2]}:{line}`"
+        yield f"none of its operations is from {place}, where the optimized module has one"
+
+
+def _find_foreign_place(program: HloModule, optimized: HloModule) -> _Place:
+    """Returns a place in the source that the optimized module names and the program does not; ("", 0) if there is none, or
+    one of them names no place, as text without metadata.
+    """
+    known = _list_places(program)
+    if not known:
+        return "", 0
+    return min(_list_places(optimized) - known, default=("", 0))
+
+
+def _list_places(module: HloModule) -> set[_Place]:
+    """Returns the innermost place of each instruction that has one."""
+    places: set[_Place] = set()
+    seen: set[int] = set()
+    for one in module.instructions:
+        frame = one.proto.metadata.stack_frame_id
+        if frame and frame in seen:
+            continue
+        seen.add(frame)
+        place = next(iterate_frames(module, one), None)
+        if place is not None and place.file and place.line > 0:
+            places.add((place.file, place.line))
+    return places
+
+
+def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
+    return [leaf for shape in shapes for _, leaf in iterate_leaf_shapes(shape)]
+
+
+def _may_become(written: ShapeProto, left: ShapeProto) -> bool:
+    """Returns whether XLA may have made the shape `left` out of the shape `written`."""
+    return (
+        left.element_type == written.element_type
+        and len(left.dimensions) == len(written.dimensions)
+        and all(a <= b for a, b in zip(left.dimensions, written.dimensions, strict=True))
+    )
+
+
+def _describe_shape(shape: ShapeProto) -> str:
+    return f"{DTYPE_NAMES.get(shape.element_type, 'something')}[{','.join(map(str, shape.dimensions))}]"
