@@ -14,7 +14,7 @@ Files about the launches of a module:
     module_0003.jit_step.debug_options                            the flags that are not at their defaults
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path

@@ -4,19 +4,19 @@ A folder may hold files of several runs under one name: XLA numbers the modules 
 that ends in the middle leaves a new module from before the optimizations beside an old one from after them. Two modules of
 one program have the same name, and the same number in the process that compiled it, if the files give a number. Their entry
 computations have equally many parameters, and equally many arrays as results. Each of these keeps its element type and
-rank, and no dimension gets longer: the partitioner makes them shorter. XLA copies the places in the source (file and line)
-from operation to operation and makes none, so each place of the optimized module is one of the program. Modules that agree in
-all of this may still be of different programs; tags, operands and kernels say more (see `analysis.tag_trust`).
+rank, and no dimension gets longer: the partitioner makes them shorter. XLA copies places in the source (file and line)
+from operation to operation, so each place of the optimized module is one of the program. Modules that agree in all of this
+may still be of different programs; tags, operands and kernels say more (see `analysis.tag_trust`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ligerdiag.hlo.module import HloModule, iterate_frames
+from ligerdiag.hlo.module import HloModule, iterate_frames_of
 from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
-from ligerdiag.hlo.xla_pb2 import ShapeProto
+from ligerdiag.hlo.xla_pb2 import OpMetadata, ShapeProto, StackFrameIndexProto
 from ligerdiag.text import count_of
 
-type _Place = tuple[str, int]
+type SourcePlace = tuple[str, int]
 """A file and a line of the source."""
 
 
@@ -54,31 +54,6 @@ def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]
         yield f"none of its operations is from {place}, where the optimized module has one"
 
 
-def _find_foreign_place(program: HloModule, optimized: HloModule) -> _Place:
-    """Returns a place in the source that the optimized module names and the program does not; ("", 0) if there is none, or
-    one of them names no place, as text without metadata.
-    """
-    known = _list_places(program)
-    if not known:
-        return "", 0
-    return min(_list_places(optimized) - known, default=("", 0))
-
-
-def _list_places(module: HloModule) -> set[_Place]:
-    """Returns the innermost place of each instruction that has one."""
-    places: set[_Place] = set()
-    seen: set[int] = set()
-    for one in module.instructions:
-        frame = one.proto.metadata.stack_frame_id
-        if frame and frame in seen:
-            continue
-        seen.add(frame)
-        place = next(iterate_frames(module, one), None)
-        if place is not None and place.file and place.line > 0:
-            places.add((place.file, place.line))
-    return places
-
-
 def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
     return [leaf for shape in shapes for _, leaf in iterate_leaf_shapes(shape)]
 
@@ -94,3 +69,28 @@ def _may_become(written: ShapeProto, left: ShapeProto) -> bool:
 
 def _describe_shape(shape: ShapeProto) -> str:
     return f"{DTYPE_NAMES.get(shape.element_type, 'something')}[{','.join(map(str, shape.dimensions))}]"
+
+
+def _find_foreign_place(program: HloModule, optimized: HloModule) -> SourcePlace:
+    """Returns a place in the source that the optimized module names and the program does not; ("", 0) if there is none, or
+    if one of them names no place, as text without metadata.
+    """
+    known, named = (
+        list_places(one.stack_frames, [instruction.proto.metadata for instruction in one.instructions])
+        for one in (program, optimized)
+    )
+    return min(named - known, default=("", 0)) if known else ("", 0)
+
+
+def list_places(frames: StackFrameIndexProto, metadata: Iterable[OpMetadata]) -> set[SourcePlace]:
+    """Returns the innermost place of each instruction that has one. frames: the stack frames of the module. metadata: that
+    of its instructions.
+    """
+    distinct = {one.stack_frame_id or (one.source_file, one.source_line): one for one in metadata}
+    return {place for one in distinct.values() if (place := find_place(frames, one)) is not None}
+
+
+def find_place(frames: StackFrameIndexProto, metadata: OpMetadata) -> SourcePlace | None:
+    """Returns the innermost place of an instruction; None if it has none."""
+    line = next(iterate_frames_of(frames, metadata), None)
+    return (line.file, line.line) if line is not None and line.file and line.line > 0 else None
