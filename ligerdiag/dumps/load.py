@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
 from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
-from ligerdiag.dumps.same_program import describe_difference
+from ligerdiag.dumps.same_program import describe_difference, list_names
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
@@ -64,10 +64,22 @@ def may_hold_kernels(files: ModuleFiles) -> bool:
     """Returns whether a module's files may contain custom calls; true also if they cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
-        contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
-        return any(CUSTOM_CALL in data or not is_whole(data) for data in contents)
+        firsts = [_read_first(paths, lambda path: _read(files, path), []) for paths in forms if paths]
+        if any(CUSTOM_CALL in data or not is_whole(data) for data, _ in firsts):
+            return True
     except ArtifactError:
         return True
+    read = [path for _, path in firsts]  # the other forms may be of another run
+    return any(CUSTOM_CALL in _read_if_whole(path) for paths in forms for path in paths if path not in read)
+
+
+def _read_if_whole(path: Path) -> bytes:
+    """Returns the contents of a file; nothing if it cannot be read to the end."""
+    try:
+        data = read_content(path)
+        return data if is_whole(data) else b""
+    except ArtifactError:
+        return b""
 
 
 def may_hold_buffers(files: ModuleFiles) -> bool:
@@ -92,6 +104,7 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
             raise ArtifactError(f"`{path.name}` is not covered: {_FOR_TPU}")
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
+        _require_one_run(optimized, path, files.optimized)
         if buffers is None and files.buffers:
             buffers = _read_buffers(files.buffers, optimized, notes)
         programs: tuple[HloModule, ...] = ()
@@ -111,6 +124,22 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
         buffers=buffers,
         notes=tuple(notes),
     )
+
+
+def _require_one_run(optimized: HloModule, path: Path, paths: Sequence[Path]) -> None:
+    """Raises ArtifactError if one of the files after `path` has an instruction that the module from `path` lacks. Then the
+    files are not the forms of one module: one run has written protobufs into the folder, and another one text.
+    """
+    names: set[str] = set()
+    for other in paths[paths.index(path) + 1 :]:
+        data = _read_if_whole(other)
+        names = names or {one.name for one in optimized.instructions}
+        found = next((name for name in list_names(data) if name not in names), "")
+        if found:
+            raise ArtifactError(
+                f"`{other.name}` has an instruction `{found}` and `{path.name}` has not, so they are of different runs:"
+                " inspect the file of the run that you mean by its path"
+            )
 
 
 _FOR_TPU = "a program for a TPU, whose arrays are padded to tiles; ligerdiag judges programs for GPUs"

@@ -1,4 +1,4 @@
-"""Decides whether a module from before the optimizations and an optimized module are of one program.
+"""Decides whether two modules are of one program: one from before the optimizations and an optimized one.
 
 A folder may hold files of several runs under one name: XLA numbers the modules of each process from the start, and a run
 that ends in the middle leaves a new module from before the optimizations beside an old one from after them. Two modules of
@@ -9,9 +9,13 @@ from operation to operation, so each place of the optimized module is one of the
 may still be of different programs; tags, operands and kernels say more (see `analysis.tag_trust`).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ligerdiag.dumps.content import Form, compute_form
+from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.module import HloModule, iterate_frames_of
+from ligerdiag.hlo.parse import parse_hlo
 from ligerdiag.hlo.shape import DTYPE_NAMES, iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import OpMetadata, ShapeProto, StackFrameIndexProto
 from ligerdiag.text import count_of
@@ -94,3 +98,17 @@ def find_place(frames: StackFrameIndexProto, metadata: OpMetadata) -> SourcePlac
     """Returns the innermost place of an instruction; None if it has none."""
     line = next(iterate_frames_of(frames, metadata), None)
     return (line.file, line.line) if line is not None and line.file and line.line > 0 else None
+
+
+def list_names(data: bytes) -> Iterator[str]:
+    """Yields the names of the instructions in a module's text, or in its protobuf; nothing if it is neither."""
+    try:
+        if compute_form(data) is Form.TEXT:
+            yield from (found[1].decode(errors="replace") for found in _NAMES.finditer(data))
+        else:
+            yield from (one.name for one in parse_hlo(data)[0].instructions)
+    except ArtifactError:
+        return
+
+
+_NAMES = re.compile(rb"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
