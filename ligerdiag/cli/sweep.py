@@ -19,6 +19,9 @@ from ligerdiag.errors import InputError
 from ligerdiag.run_options import Option
 from ligerdiag.text import count_of
 
+MAXIMUM_REASONS = 10
+"""Largest number of reasons in the summary of a sweep."""
+
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
     from ligerdiag.sweep.result_store import StoredResult
@@ -212,13 +215,29 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     lines += [f"  {number:>6}  {status}" for status, number in counts.most_common()]
     lines += [f"cannot read `{source}`: {error}" for source, error in report.broken]
     reasons = Counter(str(error) for error in report.failed.values())
-    lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
+    lines += [
+        f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(MAXIMUM_REASONS)
+    ]
+    lines += _list_reasons(report)
     if report.ended_by is not None:
         lines.append(f"ended by {report.ended_by.value}: the same command continues the sweep")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
     lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
     return "".join(f"{compute_printable(line)}\n" for line in lines)
+
+
+def _list_reasons(report: "SweepReport") -> list[str]:
+    """Returns a line for each reason why the cells with a result could not be analysed, the most frequent ones first."""
+    cells: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.error and row.exit_code is not None:  # without one the task has no result
+            cells.setdefault(row.error.replace(f"`{row.case}`", "…"), []).append(f"`{row.case}` in {row.column.name}")
+    ordered = sorted(cells.items(), key=lambda entry: -len(entry[1]))[:MAXIMUM_REASONS]
+    return [
+        f"could not analyse {name}{f' and {count_of(len(more), "cell")} more' if more else ''}: {reason}"
+        for reason, (name, *more) in ordered
+    ]
 
 
 def is_sweep_diff(subjects: Sequence[str]) -> bool:

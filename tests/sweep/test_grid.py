@@ -295,6 +295,24 @@ def test_a_sweep_with_a_task_without_a_result_exits_as_not_analysed(tmp_path: Pa
     assert describe_rate(10, 100, 5.0) == "2 a second, 45 s left"
 
 
+def test_a_summary_says_why_cells_could_not_be_analysed(tmp_path: Path) -> None:
+    report = make_sweep(Verdict.STALE, Verdict.FRESH, Verdict.FRESH)
+    wrong, first, second = report.rows
+    report.rows = (
+        wrong,
+        replace(
+            first, status=Status.ERROR, exit_code=3, error="the worker for case `flce[hidden]` ended with exit code 1"
+        ),
+        replace(
+            second, status=Status.ERROR, exit_code=3, error="the worker for case `flce[hidden]` ended with exit code 1"
+        ),
+    )
+    said = [line for line in render_sweep(report, tmp_path).splitlines() if line.startswith("could not")]
+    assert said == [
+        "could not analyse `flce[hidden]` in default h100 f1 and 1 cell more: the worker for case … ended with exit code 1"
+    ]
+
+
 def test_a_worker_with_another_ligerdiag_or_other_files_refuses_the_task(tmp_path: Path) -> None:
     store = str(tmp_path / "results")
     with pytest.raises(UnfitWorker, match="another ligerdiag"):
