@@ -208,15 +208,26 @@ class InspectedModules:
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes about the modules that are in no report, and about the number of modules with nothing to check."""
         if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
-            nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
+            there = "no kernel to check there" if self.unassigned else "nothing to check there"
+            nothing = f"{_count(self.idle)} without custom calls: {there}" if self.idle else ""
         else:
             known = self.idle + len(self.judged)
             which = "it has no in-place kernel" if known == 1 else "none has an in-place kernel"
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
-        if self.unassigned:
-            there = f"{_count(self.unassigned)} without custom calls and without a buffer assignment that could be read"
-            nothing = f"{nothing}; {there}: whether values share bytes there is not known"
-        return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
+        return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()), *self._describe_unassigned())
+
+    def _describe_unassigned(self) -> tuple[str, ...]:
+        """Returns a note on the modules without a hidden write whose buffer assignment is missing; () if there are none. A
+        module with a hidden write has a line of its own under "not covered".
+        """
+        judged = [one.result.coverage for one in self.judged if isinstance(one.result, Inspection)]
+        bare = self.unassigned + sum(not (one.buffer_assignment or one.hidden_writes) for one in judged)
+        if not bare:
+            return ()
+        return (
+            f"{_count(bare)} without a buffer assignment that could be read: whether values share bytes there, and what XLA"
+            " copies instead of working in place, is not known; dump with `--xla_dump_hlo_as_proto`",
+        )
 
     def _add(self, outcome: ModuleOutcome, subject: ModuleFiles | Path, inspector: Inspector) -> None:
         self.done += 1
