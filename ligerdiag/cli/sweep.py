@@ -262,15 +262,17 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
 
 
 def render_sweep_difference(difference: "SweepDifference") -> str:
-    """Returns a line for each cell that differs between two sweeps, with its outputs, and the number of cells that were
-    compared.
+    """Returns a line for each cell that differs between two sweeps, with its outputs, status and rules as far as they
+    changed, and the number of cells that were compared.
     """
     from ligerdiag.text import compute_printable
 
     lines: list[str] = []
     for change in difference.changes:
         column = change.column
-        said = ", ".join(f"{name} {one or 'absent'} -> {two or 'absent'}" for name, one, two in change.outputs)
+        differing = [(name, one or "absent", two or "absent") for name, one, two in change.outputs]
+        differing += [(name, one or "none", two or "none") for name, one, two in change.others]
+        said = "; ".join(f"{name} {one} -> {two}" for name, one, two in differing)
         lines.append(f"{change.case}  {column.name}  {said}")
     lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
     if difference.unknown:

@@ -14,7 +14,7 @@ import pytest
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
+from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep, render_sweep_difference
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
@@ -282,6 +282,18 @@ def test_two_sweeps_are_compared_only_where_both_have_a_result(
     assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "b.parquet") is ExitCode.NOT_ANALYSED
     assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "a.parquet") is ExitCode.NOT_ANALYSED
     assert "flce[hidden]  default h100 f1  loss fresh -> stale" in capsys.readouterr().out
+
+
+def test_a_cell_with_the_same_verdicts_and_another_status_or_rule_is_a_change() -> None:
+    first = make_sweep(Verdict.FRESH, Verdict.FRESH).rows
+    second = (replace(first[0], status=Status.DISAGREEMENT), replace(first[1], rules=("LD002", "LD027")))
+    lines = render_sweep_difference(compare_sweeps(first, second)).splitlines()
+    assert lines == [
+        "flce[hidden]  default h100 f0  status findings -> disagreement",
+        "flce[hidden]  default h100 f1  rules LD002 -> LD002, LD027",
+        "2 changes in 2 cells",
+    ]
+    assert compare_sweeps(first, first).changes == ()
 
 
 def test_a_sweep_with_a_task_without_a_result_exits_as_not_analysed(tmp_path: Path) -> None:
