@@ -22,6 +22,9 @@ from ligerdiag.text import count_of
 MAXIMUM_REASONS = 10
 """Largest number of reasons in the summary of a sweep."""
 
+TABLE = "sweep.parquet"
+"""Name of the table in the folder of a sweep."""
+
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
     from ligerdiag.sweep.result_store import StoredResult
@@ -57,7 +60,7 @@ DIR gets, at the end and on Ctrl-C:
   sweep.parquet   a row a cell; sweep.csv has the same
   reports/        of each column the report of `check --format json`
 
-`ligerdiag diff A/sweep.parquet B/sweep.parquet` shows the changes between two sweeps.
+`ligerdiag diff A B` shows the changes between the sweeps in two folders.
 Needs: pip install 'ligerdiag[sweep]'
 """
 
@@ -185,7 +188,7 @@ def write_files(report: "SweepReport", out: Path) -> None:
     for path in (out / PAGES).glob("*.html"):
         if _PAGE.fullmatch(path.name) and path.name not in pages:
             path.unlink(missing_ok=True)
-    write_atomically(out / "sweep.parquet", render_parquet(report.rows))
+    write_atomically(out / TABLE, render_parquet(report.rows))
     write_atomically(out / "sweep.csv", render_csv(report.rows))
     write_atomically(out / "index.html", render_page(report))
 
@@ -223,7 +226,7 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
         lines.append(f"ended by {report.ended_by.value}: the same command continues the sweep")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
-    lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
+    lines.append(f"page: {out / 'index.html'}  table: {out / TABLE}, {out / 'sweep.csv'}")
     return "".join(f"{compute_printable(line)}\n" for line in lines)
 
 
@@ -240,9 +243,11 @@ def _list_reasons(report: "SweepReport") -> list[str]:
     ]
 
 
-def is_sweep_diff(subjects: Sequence[str]) -> bool:
-    """Returns whether the arguments of `diff` are the tables of two sweeps."""
-    return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
+def find_tables(subjects: Sequence[str]) -> tuple[Path, ...]:
+    """Returns the tables of two sweeps if the arguments of `diff` are such tables, or folders of sweeps; otherwise ()."""
+    inside = [Path(subject) / TABLE for subject in subjects]
+    paths = [path if path.is_file() else Path(subject) for path, subject in zip(inside, subjects, strict=True)]
+    return tuple(paths) if len(paths) == 2 and all(path.suffix == ".parquet" for path in paths) else ()
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:

@@ -14,7 +14,7 @@ import pytest
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep, render_sweep_difference
+from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, find_tables, render_sweep, render_sweep_difference
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
@@ -279,7 +279,12 @@ def test_two_sweeps_are_compared_only_where_both_have_a_result(
     assert (difference.compared, difference.unknown, difference.second_only) == (2, 1, 1)
     for name, rows in (("a", first), ("b", second)):
         (tmp_path / f"{name}.parquet").write_bytes(render_parquet(rows))
-    assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "b.parquet") is ExitCode.NOT_ANALYSED
+    (tmp_path / "july").mkdir()
+    (tmp_path / "july" / "sweep.parquet").write_bytes(render_parquet(second))
+    tables = find_tables([str(tmp_path / "a.parquet"), str(tmp_path / "july")])
+    assert tables == (tmp_path / "a.parquet", tmp_path / "july" / "sweep.parquet")
+    assert find_tables([str(tmp_path / "july"), str(tmp_path)]) == ()
+    assert diff_sweeps(*tables) is ExitCode.NOT_ANALYSED
     assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "a.parquet") is ExitCode.NOT_ANALYSED
     assert "flce[hidden]  default h100 f1  loss fresh -> stale" in capsys.readouterr().out
 
