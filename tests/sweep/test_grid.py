@@ -330,6 +330,17 @@ def test_a_summary_says_why_cells_could_not_be_analysed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_cell_that_xla_ended_says_why() -> None:
+    report = make_json(outputs={}, status=Status.ERROR)
+    report["cases"][0] |= {
+        "error": "the worker ended",
+        "log_tail": "noise\nF1128 00:55:12.3   17 a_b.cc:234] no such flag",
+    }
+    assert make_row(report, make_task(), column("f0")).error == "the worker ended: no such flag"
+    report["cases"][0]["log_tail"] = "E1128 00:55:12.3   17 a_b.cc:234] noise"
+    assert make_row(report, make_task(), column("f0")).error == "the worker ended"
+
+
 def test_a_worker_with_another_ligerdiag_or_other_files_refuses_the_task(tmp_path: Path) -> None:
     store = str(tmp_path / "results")
     with pytest.raises(UnfitWorker, match="another ligerdiag"):
