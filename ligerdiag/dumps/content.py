@@ -117,6 +117,7 @@ _OTHERS = {
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"PK\x03\x04": "a zip file",
     b"BZh": "a bzip2 file",
+    b"PAR1": "a Parquet table, such as that of a sweep",
     b"\x7fELF": "a program",
     b"ML\xefR": "MLIR bytecode",
     b"\x00": "binary data that begin with a zero byte",
@@ -137,6 +138,10 @@ _QUOTED_FENCE = re.compile(rb"^[ \t]*>[ \t>]*(?:```|~~~)", re.MULTILINE)
 _SHORT = 64
 """Printable data of more than this many bytes is text; shorter data may be a damaged protobuf instead."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+_TAR, _TAR_PLACE = b"ustar", 257
+"""The word that marks a tar archive, and where in the file it is."""
 
 
 class Form(StrEnum):
@@ -308,6 +313,8 @@ def compute_form(data: bytes) -> Form:
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
             raise ArtifactError(f"the file is {what}: expected an HloProto or HLO text, plain or gzipped")
+    if data[_TAR_PLACE : _TAR_PLACE + len(_TAR)] == _TAR:
+        raise ArtifactError("the file is a tar archive: unpack it, and inspect the folder that was in it")
     if not data:
         raise ArtifactError("the file is empty")
     match = _COMMENTS.match(data, 0, _HEAD_BYTES)

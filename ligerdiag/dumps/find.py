@@ -15,6 +15,7 @@ although other files of the same module have one, such as the snapshots of a run
 to the only module whose name fits.
 
 - A directory is searched recursively; symbolic links out of it are not followed.
+- Runs on different GPUs may have written into one folder: each target of a module is a module of its own.
 - The module after optimizations is read from its protobuf, which has the buffer assignment; if there is none, from its
   text. Its other files are alternatives, in case the first one is truncated.
 - A file that the user names is read whatever its name. If its name is one of XLA's, the other files of its module are
@@ -243,16 +244,34 @@ class _Group:
 
     name: str = ""
     target: str = ""
-    files: dict[Role, list[tuple[bool, Path]]] = field(default_factory=dict[Role, "list[tuple[bool, Path]]"])
+    files: list[tuple[DumpName, Path]] = field(default_factory=list["tuple[DumpName, Path]"])
 
     def add(self, parsed: DumpName, path: Path) -> None:
         self.name = self.name or parsed.module
         if parsed.role is Role.OPTIMIZED:
             self.target = self.target or parsed.target
-        self.files.setdefault(parsed.role, []).append((not parsed.is_proto, path))
+        self.files.append((parsed, path))
 
     def list_files(self, role: Role) -> tuple[Path, ...]:
-        return tuple(path for _, path in sorted(self.files.get(role, ())))
+        return tuple(
+            path for _, path in sorted((not one.is_proto, path) for one, path in self.files if one.role is role)
+        )
+
+    def split_by_target(self) -> tuple["_Group", ...]:
+        """Returns one group for each target for which the module was compiled, in the order of their names. A file whose
+        name gives no target belongs to each.
+        """
+        targets = sorted({one.target for one, _ in self.files if one.role is Role.OPTIMIZED and one.target})
+        if len(targets) < 2:
+            return (self,)
+        return tuple(
+            _Group(
+                name=self.name,
+                target=target,
+                files=[(one, path) for one, path in self.files if one.target in ("", target)],
+            )
+            for target in targets
+        )
 
 
 type _Key = tuple[Path, str, str]
@@ -324,7 +343,9 @@ def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:
 
 
 def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
-    """Returns the module to which a file belongs, with this file first."""
+    """Returns the module to which a file belongs, with this file first; a file from before the optimizations belongs to the
+    module of each target.
+    """
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
         return Dump(modules=_list_in_file(path, path.name, counter))
@@ -338,9 +359,13 @@ def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
         and (other.role is not parsed.role or sibling.name == path.name)
         and (not other.module or not parsed.module or other.module == parsed.module)
     ]
-    for key, group in _group(siblings):
-        if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED):
-            return Dump(modules=(_make_module(key, group, path.parent),))
+    modules = [
+        _make_module(key, group, path.parent)
+        for key, group in _group(siblings)
+        if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED)
+    ]
+    if modules:
+        return Dump(modules=tuple(modules))
     return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
 
 
@@ -414,7 +439,8 @@ def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
             of = [group for (key, module), group in groups.items() if _may_be_of(path, parsed, key, module)]
             if len(of) == 1:
                 of[0].add(parsed, path)
-    return sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+    ordered = sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+    return [(key, one) for key, group in ordered for one in group.split_by_target()]
 
 
 def _may_be_of(path: Path, run: DumpName, key: _Key, module: str) -> bool:

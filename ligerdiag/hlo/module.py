@@ -33,6 +33,7 @@ from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
     HloInstructionProto,
+    OpMetadata,
     OriginalValueProto,
     ShapeProto,
     StackFrameIndexProto,
@@ -367,8 +368,11 @@ def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[S
     """Yields the stack frames of an instruction's source location, the innermost first. Yields none if it has no
     location.
     """
-    frames = module.stack_frames
-    metadata = instruction.proto.metadata
+    return iterate_frames_of(module.stack_frames, instruction.proto.metadata)
+
+
+def iterate_frames_of(frames: StackFrameIndexProto, metadata: OpMetadata) -> Iterator[SourceLine]:
+    """Does the same for the metadata of an instruction. frames: the stack frames of its module."""
     number = metadata.stack_frame_id
     if not number and metadata.source_file:
         yield SourceLine(file=metadata.source_file, line=metadata.source_line)

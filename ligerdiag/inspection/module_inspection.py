@@ -445,7 +445,7 @@ def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Pa
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
     """Returns the files whose size determines a module's budget."""
     if isinstance(subject, ModuleFiles):
-        return (*subject.optimized[:1], *subject.program[:1])
+        return (*subject.optimized, *subject.program[:1])
     return list_artifact_files(subject)
 
 

@@ -5,6 +5,7 @@ sizes. An interrupted sweep loses nothing: a task whose result is in the store i
 lost, or has other files or versions than the client, leaves no result, so the next sweep tries it again.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -269,11 +270,21 @@ def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
         rules=tuple(sorted({read_str(finding, "rule") for finding in findings})),
         replay="" if replay is None else read_str(as_object(replay, "replay"), "state"),
         disagreements=len(read_list(case, "disagreements")),
-        error=read_str(case, "error"),
+        error=_add_fatal_line(read_str(case, "error"), read_str(case, "log_tail")),
         seconds=read_float(case, "seconds"),
         exit_code=read_int(report, "exit_code"),
         key=task.key,
     )
+
+
+def _add_fatal_line(error: str, log: str) -> str:
+    """Returns the error with the line by which XLA ended its process, if the log has one, without its time and process."""
+    found = _FATAL.search(log) if error else None
+    return f"{error}: {found[1].strip()}" if found else error
+
+
+_FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] (.+)$", re.MULTILINE)
+"""Matches the line that XLA writes when it ends its process, as `F1128 00:55:12.366813   17243 file.cc:234] why`."""
 
 
 def _make_empty(task: SweepTask, column: SweepColumn, status: Status, error: str) -> SweepRow:

@@ -192,7 +192,7 @@ def says_other(one: SweepRow, other: SweepRow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChange:
-    """A cell whose verdicts differ between two sweeps."""
+    """A cell whose verdicts, status or rules differ between two sweeps."""
 
     case: str
     column: SweepColumn
@@ -200,6 +200,8 @@ class SweepChange:
     """(name, verdict in the first sweep, verdict in the second) of each output that changed; a verdict is empty if the
     output is missing in that sweep.
     """
+    others: tuple[tuple[str, str, str], ...] = ()
+    """The same for `status` and `rules`, the ids of the rules with a finding, if they changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,20 +218,28 @@ class SweepDifference:
 
 
 def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> SweepDifference:
-    """Returns the cells whose verdicts differ between two sweeps. Cells are matched by case and column."""
+    """Returns the cells that two sweeps answer differently. Cells are matched by case and column. Two answers differ in a
+    verdict, in the status or in the rules.
+    """
     one, two = _index(first), _index(second)
     both = [(one[key], two[key]) for key in one if key in two]
     known = [(a, b) for a, b in both if not {a.status, b.status} & _SILENT]
     return SweepDifference(
-        changes=tuple(
-            SweepChange(case=a.case, column=a.column, outputs=tuple(_list_changed(a.outputs, b.outputs)))
-            for a, b in known
-            if says_other(a, b)
-        ),
+        changes=tuple(change for a, b in known if (change := _describe_change(a, b)).outputs or change.others),
         compared=len(known),
         unknown=len(both) - len(known),
         first_only=len(one.keys() - two.keys()),
         second_only=len(two.keys() - one.keys()),
+    )
+
+
+def _describe_change(one: SweepRow, two: SweepRow) -> SweepChange:
+    others = (("status", one.status.value, two.status.value), ("rules", ", ".join(one.rules), ", ".join(two.rules)))
+    return SweepChange(
+        case=one.case,
+        column=one.column,
+        outputs=tuple(_list_changed(one.outputs, two.outputs)),
+        others=tuple(other for other in others if other[1] != other[2]),
     )
 
 
