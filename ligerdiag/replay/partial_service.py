@@ -1,6 +1,6 @@
 """Decides, in a worker, about outputs that miss some hidden writes and see others.
 
-Such an output is compared with the prediction that exactly those writes are missed that its verdict calls stale (see
+Such an output is compared with the prediction that exactly those writes are missed that its findings name (see
 `runs.partial_run`). It takes three runs, and only programs get them whose usual numbers say nothing about such an output
 (`report.agreement.find_partly_missed`). A result is kept in the cache.
 """
@@ -37,7 +37,7 @@ class PartialTask:
     task: ReplayTask
     replay: Replay
     lost: Mapping[str, tuple[WritePlace, ...]]
-    """Maps the name of each of these outputs to the hidden writes that its verdict calls stale."""
+    """Maps the name of each of these outputs to the hidden writes that its findings name."""
 
 
 def compare_artifacts_partly(

@@ -26,9 +26,9 @@ Right numbers do not contradict a wrong verdict
   term of a sum may be stale;
 - if an output misses some of the hidden writes and sees others: the stale numbers, for which no read sees any hidden
   write, are not what the schedule computes, and a sign or a maximum may hide the difference. Such an output is compared
-  with another prediction, in which exactly those writes are missed that its verdict calls stale (`Replay.partial`). Right
+  with another prediction, in which exactly those writes are missed that its findings name (`Replay.partial`). Right
   numbers contradict the verdict only if this prediction differs from them too; lossy numbers that equal it confirm the
-  verdict. An output that also sees a write wrongly has no such prediction;
+  verdict;
 - if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a
   maximum that a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
 - if the replay cut loops short: a later iteration may be the wrong one;
@@ -82,8 +82,6 @@ _SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
 _HIDDEN_WRITES = list_ids(RuleKind.HIDDEN_WRITE)
 _WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_READ)
 
-
-_STALE_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ)
 
 _ROUNDING = 0.25
 """Share of a tolerance: an error from rounding stays below this share, unless all roundings go in one direction."""
@@ -189,24 +187,23 @@ def _can_tell(numbers: OutputNumbers) -> bool:
 
 
 def _can_tell_partly(numbers: OutputNumbers, partial: OutputNumbers | None) -> bool:
-    """Returns the same as `_can_tell` for an output that sees some hidden writes. The prediction is that exactly those are
-    missed that the verdict calls stale, but of several reads of a write only one may miss it; so the error has to be much
-    smaller.
+    """Returns the same as `_can_tell` for an output that sees some hidden writes. The prediction misses exactly those that
+    the findings name, in all reads, while only one of several reads may be wrong; so the error has to be much smaller.
     """
     return partial is not None and _can_tell(partial) and numbers.error <= _PARTLY_ROUNDING * numbers.tolerance
 
 
 def _is_partly_stale(numbers: OutputNumbers, partial: OutputNumbers | None) -> bool:
-    """Returns whether numbers that look lossy miss exactly the hidden writes that the verdict calls stale."""
+    """Returns whether numbers that look lossy miss exactly the hidden writes that the findings name."""
     return numbers.attribution is Attribution.LOSSY and partial is not None and partial.attribution is Attribution.STALE
 
 
 def find_partly_missed(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None
 ) -> dict[str, tuple[int, ...]]:
-    """Returns the stale outputs about which a replay with `Replay.partial` could say more: they see some hidden writes,
-    and their numbers are right or look lossy. Maps the name of each to the numbers of the hidden writes that it misses
-    (`CallPlace.number`).
+    """Returns the outputs with a wrong verdict about which a replay with `Replay.partial` could say more: they treat some
+    hidden writes as intended, and their numbers are right or look lossy. Maps the name of each to the numbers
+    (`CallPlace.number`) of the other hidden writes.
     """
     if replay is None or replay.state is not ReplayState.DONE or replay.cut:
         return {}
@@ -214,10 +211,11 @@ def find_partly_missed(
     left: dict[str, tuple[int, ...]] = {}
     for name in find_mixed(findings) - find_unreached(findings, replay):
         numbers, own = replay.outputs.get(name), [one for one in reads if name in one.outputs]
-        if outputs.get(name) is not Verdict.STALE or numbers is None or not numbers.distance > numbers.tolerance:
+        is_wrong = outputs.get(name) in (Verdict.STALE, Verdict.CLOBBERED)
+        if not is_wrong or numbers is None or not numbers.distance > numbers.tolerance:
             continue
         is_right = numbers.attribution is Attribution.FRESH and numbers.error <= _PARTLY_ROUNDING * numbers.tolerance
-        calls = [one.call for one in own if one.rule in _STALE_READS and one.call is not None]
+        calls = [one.call for one in own if one.call is not None]
         if len(calls) == len(own) and (is_right or numbers.attribution is Attribution.LOSSY):
             left[name] = tuple(sorted({call.number for call in calls}))
     return left
@@ -416,7 +414,7 @@ def _find_differences(
         for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
             if (partial := replay.partial.get(name)) is not None:
-                away = f"{render_figure(partial.distance)} away if it missed no more than the writes that the verdict names"
+                away = f"{render_figure(partial.distance)} away if it missed those hidden writes that its findings name"
                 evidence = (*evidence, ("partial", f"`{name}` would be {away}"))
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     opaque = None if replay is None else replay.opaque

@@ -2,7 +2,7 @@
 
 The stale prediction of a replay assumes that no read sees any hidden write. It does not fit an output that misses some
 hidden writes and sees others, such as a product with one hidden write for each factor. Here the program runs in program
-order again, and only those writes are left out that the verdict on the output calls stale.
+order again, and only those writes are left out that the findings on the output name.
 """
 
 from collections.abc import Mapping, Sequence
