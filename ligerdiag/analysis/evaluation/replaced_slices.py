@@ -1,7 +1,7 @@
 """Finds updates that replace exactly the elements that a kernel has overwritten behind XLA's back.
 
 XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The author meant a
-copy: the array itself stays as it is, and a later `dynamic-update-slice` puts new contents into the same elements. For that
+copy: the array itself stays unchanged, and a later `dynamic-update-slice` puts new contents into the same elements. For that
 update the array is as the author means it, because all other elements are untouched. Both slices have the same elements if
 
 - they belong to the same array and have the same size;
@@ -21,16 +21,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _UPDATES = frozenset({"dynamic-update-slice"})
 _BITCASTS = frozenset({"bitcast"})
-_NUMBERS = having(Trait.SAME_ELEMENTS) | {
-    "add",
-    "subtract",
-    "multiply",
-    "select",
-    "compare",
-    "convert",
-    "minimum",
-    "maximum",
-}
+_NUMBERS = having(Trait.ELEMENTWISE, Trait.SAME_ELEMENTS)
 """Opcodes by which a start index is computed from other numbers."""
 _MOST_STEPS = 32
 
