@@ -1,4 +1,4 @@
-"""What a worker could not get of the caller's state is said by `opcheck`, `bisect` and `fix`, as by `check`."""
+"""`opcheck`, `bisect` and `fix` name the state of the caller that a worker could not get, as `check` does."""
 
 import importlib
 import json
