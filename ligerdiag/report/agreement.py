@@ -163,7 +163,7 @@ def _compare_with_replay(
     outputs: Mapping[str, Verdict], replay: Replay | OpaqueReplay, findings: Sequence[Finding]
 ) -> dict[str, Agreement]:
     unreached, mixed = find_unreached(findings, replay), find_mixed(findings)
-    partial = replay.partial if isinstance(replay, Replay) else {}
+    partial: Mapping[str, OutputNumbers] = replay.partial if isinstance(replay, Replay) else {}
     return {
         name: compute_agreement(
             outputs[name],
