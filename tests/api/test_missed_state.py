@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_opcheck_says_it(program: Any, shared_cache: Path) -> None:
 
 def test_bisect_says_it(source: Source, shared_cache: Path) -> None:
     options = api.BisectOptions(
-        selectors=(source,), axis=Axis.TARGETS, targets=("h100",), cache_directory=shared_cache, jobs=1
+        selectors=cast("Any", (source,)), axis=Axis.TARGETS, targets=("h100",), cache_directory=shared_cache, jobs=1
     )
     found = api.bisect(options)
     (said,) = [line for line in found[0].notes if SAID in line]

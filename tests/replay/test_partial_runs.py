@@ -34,7 +34,7 @@ def test_a_prediction_misses_the_named_writes_and_no_other(case: CaseReport, sha
     first, second = inspect_artifact(artifact, effects_cache=shared_cache / "effects").write_places.values()
     programs = load_programs(artifact)
     arguments = draw_parameters(programs.program, 1)
-    x = np.float64(arguments[programs.signature.inputs.index("x")])
+    x = np.asarray(arguments[programs.signature.inputs.index("x")], np.float64)
     in_loop, before = 1.43 * (x.T @ x).sum(), x.sum()
     for missed, total in (({first}, in_loop / 4 + before), ({second}, in_loop + before)):
         lost = {"total": frozenset(missed)}
