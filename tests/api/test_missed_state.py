@@ -38,7 +38,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         patch.chdir(folder)
-        module = importlib.import_module("missed_state_program")
+        module: Any = importlib.import_module("missed_state_program")
         module.UNSENDABLE = (one for one in "ab")
         yield module
         del sys.modules["missed_state_program"]
