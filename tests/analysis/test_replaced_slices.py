@@ -12,6 +12,10 @@ from tests.analysis.by_hand import judge_modules
 from tests.analysis.pair_files import load_pairs, read_pair
 
 
+KERNEL = "  kernel = f32[4] fusion(h, i), kind=kCustom, calls=on_rows\n"
+PUT = "  put = f32[8,4] fusion({}, h, i), kind=kLoop, calls=put_back\n"
+
+
 def count_replaced(old: str, new: str) -> int:
     """Returns the number of updates that replace what the kernel overwrote. old, new: a change of the update's fusion, or of
     its call.
@@ -48,6 +52,7 @@ def test_an_update_of_the_same_rows_replaces_them(old: str, new: str) -> None:
         ("multiply(number, two)", "multiply(two, two)"),
         ("two = s32[] constant(2)", "two = s32[] constant(3)"),
         ("fusion(kernel, h, i)", "fusion(kernel, h, one)"),
+        (KERNEL + PUT.format("kernel"), PUT.format("all") + KERNEL),  # before the kernel
         (
             "dynamic-update-slice(q, scaled_ld8, from_ld3, zero)",
             "dynamic-update-slice(q, scaled_ld8, from_ld3, number)",

@@ -30,7 +30,7 @@ def find_replacing(
     module: HloModule, actual: Iterable[ActualWrite], writes: Mapping[int, Sequence[HiddenWrite]]
 ) -> dict[int, list[ActualWrite]]:
     """Maps the id of each `dynamic-update-slice`, scheduled or fused, to the hidden writes of which it replaces every
-    element, provided that it updates the array that the kernel overwrites, and runs after the kernel.
+    element, provided that it updates the array that the kernel overwrites. It runs after the kernel in the same computation.
 
     writes: maps the id of a custom call to its hidden writes.
     """
@@ -47,17 +47,20 @@ def find_replacing(
             or module.homes[taken.id].id not in fusion.called_computations
         ):
             continue
-        for update, around in _iterate_updates(module, computation):
+        for update, around in _iterate_updates(module, computation, fusion):
             if _have_same_elements(module, (taken, fusion), (update, around)):
                 found.setdefault(update.id, []).append(write)
     return found
 
 
 def _iterate_updates(
-    module: HloModule, computation: HloComputation
+    module: HloModule, computation: HloComputation, after: HloInstruction
 ) -> Iterator[tuple[HloInstruction, HloInstruction | None]]:
-    """Yields each update of the computation with the fusion that contains it, or None if it is in no fusion."""
-    for one in computation.instructions:
+    """Yields each update that the computation runs after `after`, with the fusion that contains it, or None if it is in no
+    fusion.
+    """
+    listed = computation.sequence or computation.instructions
+    for one in listed[next((n + 1 for n, one in enumerate(listed) if one is after), len(listed)) :]:
         if one.opcode in _UPDATES:
             yield one, None
         elif one.opcode == "fusion":

@@ -121,6 +121,10 @@ class ScheduleEvaluation:
     """
     _replacing: dict[int, list[ActualWrite]] = field(init=False)
     """Maps the id of an update of a slice to the hidden writes of which it replaces every element."""
+    _seen_before: dict[ActualWrite, bool] = field(default_factory=dict[ActualWrite, bool])
+    """Maps a hidden write to whether its array already depended on it when the kernel ran last, as in a loop that XLA has
+    unrolled.
+    """
     _with_replacing: frozenset[int] = field(init=False)
     """Ids of the computations that contain one of these updates."""
     _lucky: Labels = field(init=False)
@@ -369,7 +373,7 @@ class ScheduleEvaluation:
         return unite(
             self.space.fresh(write.write)
             for write in self._replacing.get(update.id, ())
-            if place in write.slices and any(one is write for one in raw)
+            if place in write.slices and any(one is write for one in raw) and not self._seen_before.get(write, True)
         )
 
     def _forget_replaced(
@@ -480,6 +484,9 @@ class ScheduleEvaluation:
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in placed.get(write.index, ()):
+                if self._replacing:
+                    fresh = self.space.fresh(write.index)
+                    self._seen_before[actual] = any(self.memory.sets.get(one, 0) & fresh for one in actual.slices)
                 luck = operands[write.operand] & self._lucky  # kept even if the kernel only writes
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
