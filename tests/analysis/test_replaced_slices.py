@@ -11,7 +11,6 @@ from ligerdiag.analysis.evaluation.replaced_slices import find_replacing
 from tests.analysis.by_hand import judge_modules
 from tests.analysis.pair_files import load_pairs, read_pair
 
-
 KERNEL = "  kernel = f32[4] fusion(h, i), kind=kCustom, calls=on_rows\n"
 PUT = "  put = f32[8,4] fusion({}, h, i), kind=kLoop, calls=put_back\n"
 
