@@ -88,14 +88,14 @@ def opcheck(
         function=name or name_function(fn),
         calls=tuple(one.call for one in judged),
         problems=tuple(problem for one in judged for problem in one.problems),
-        not_covered=tuple(dict.fromkeys(line for one in judged for line in one.not_covered)) or _explain_none(judged),
+        not_covered=tuple(dict.fromkeys((*answer.state_notes, *_list_uncovered(judged)))),
         notes=tuple(dict.fromkeys((*notes, *(line for one in judged for line in one.notes)))),
         device=answer.device,
     )
 
 
-def _explain_none(judged: Sequence[JudgedCall]) -> tuple[str, ...]:
-    return () if judged else (NO_CALL,)
+def _list_uncovered(judged: Sequence[JudgedCall]) -> tuple[str, ...]:
+    return tuple([line for one in judged for line in one.not_covered]) if judged else (NO_CALL,)
 
 
 def _find_calls(

@@ -136,6 +136,8 @@ class Outcome:
     """One line that says what failed; empty if the trial was compiled and judged."""
     exit_code: int = 0
     """The exit code for the error: 2 for wrong input, 3 for a program that could not be analysed."""
+    state_notes: tuple[str, ...] = ()
+    """As in `CompileAnswer`."""
     cached: bool = False
     """Whether the artifact came from the cache."""
     seconds: float = 0.0
@@ -319,7 +321,13 @@ class TrialRunner:
         """Returns the draft (the results so far) as a Bisection. It has the numbers of trials that were made and compiled
         since the draft was opened.
         """
-        draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft)))
+        missed = [
+            f"not covered: {note}"
+            for outcome in self._outcomes.values()
+            if outcome.trial.case.id == draft.case_id
+            for note in outcome.state_notes
+        ]
+        draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft), *missed))
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def _list_dropped(self, draft: Draft) -> Iterator[str]:
@@ -472,6 +480,7 @@ class TrialRunner:
             written=inspection.written,
             meant=inspection.meant,
             artifact=result.artifact,
+            state_notes=result.state_notes,
             cached=result.cached,
             seconds=result.seconds + perf_counter() - started,
         )

@@ -220,6 +220,8 @@ class OpcheckAnswer:
     """The kind of the device that ran the calls; empty if nothing ran."""
     library_kernels: tuple[LibraryKernel, ...] = ()
     """The kernels of calls without a payload, from the libraries that run them."""
+    state_notes: tuple[str, ...] = ()
+    """As in `CompileAnswer`."""
 
 
 def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:

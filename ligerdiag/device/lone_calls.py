@@ -24,6 +24,7 @@ from ligerdiag.compile.cases.device_queries import answer_as, import_as
 from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.lowering.call_names import name_calls
 from ligerdiag.compile.lowering.jax_versions import (
@@ -111,6 +112,7 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         calls=(*calls, *missing),
         device=str(devices[0].device_kind) if runs.found else "",
         library_kernels=tuple(lowering.kernels.values()),
+        state_notes=LATE_IMPORTS.notes,
     )
 
 

@@ -171,6 +171,11 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             )
             for write in _sort_writes(context.writes)
         ),
+        write_places={
+            write.index: (tuple([frame.instruction.id for frame in write.frames]), write.operand)
+            for write in context.writes
+            if write.module is program and write.output is None and not write.unknown
+        },
         meant=dict(zip(names, _renumber(context), strict=False)),
         unlooked=find_unresolved_reads(context),
         output_lines=output_lines,

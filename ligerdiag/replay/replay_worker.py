@@ -16,8 +16,8 @@ from typing import Any
 from ligerdiag.codec import Json, decode_record, encode_record, read_record, read_str
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
-from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
-from ligerdiag.model.jobs import Job, Source, make_job, render_answer
+from ligerdiag.model.findings import OpaqueReplay, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.jobs import Job, Source, WritePlace, make_job, render_answer
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.text import render_bytes
 from ligerdiag.workers.loop import Answerer, serve
@@ -204,6 +204,36 @@ def make_opaque_job(request: OpaqueRequest, timeout: float) -> Job[OpaqueAnswer]
     return make_job(request, OpaqueAnswer, request.source, "the replay with opaque functions", timeout=timeout)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialRequest:
+    """Request to compare outputs of one artifact with predictions in which single hidden writes are missed, and all others
+    seen (see `runs.partial_run`).
+    """
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Directory of the artifact."""
+    lost: Mapping[str, tuple[WritePlace, ...]]
+    """Maps the name of each output to the hidden writes that its prediction misses."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """As in `ReplayRequest`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialAnswer:
+    """The numbers of the outputs of a `PartialRequest`, and the files on which they depend."""
+
+    outputs: Mapping[str, OutputNumbers]
+    dependencies: Mapping[str, str]
+    """Maps each imported file of the project to its sha256."""
+
+
+def make_partial_job(request: PartialRequest, timeout: float) -> Job[PartialAnswer]:
+    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    return make_job(request, PartialAnswer, request.source, "the comparison of single writes", timeout=timeout)
+
+
 def _keep_freed_memory() -> None:
     """Makes glibc keep the memory of freed arrays for later ones; does nothing with another C library.
 
@@ -247,7 +277,9 @@ def prepare() -> Answerer:
     from ligerdiag.errors import describe_fault
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_inputs import compute_case_inputs
-    from ligerdiag.replay.runs.case_run import CaseInputs, replay_case
+    from ligerdiag.replay.runs.case_run import CaseInputs, load_programs, replay_case
+    from ligerdiag.replay.runs.kernels import KernelRunner
+    from ligerdiag.replay.runs.partial_run import compare_partly
 
     import_kernel_libraries()
     _keep_freed_memory()
@@ -266,10 +298,24 @@ def prepare() -> Answerer:
         replay = _replay_opaquely(request, lambda: find_inputs(case, request.source).arguments)
         return render_answer(OpaqueAnswer(replay=replay, dependencies=loader.compute_dependencies()))
 
+    def answer_partly(request: PartialRequest) -> str:
+        case = loader.find_case(request.source, request.case_id)
+        inputs = find_inputs(case, request.source)
+        outputs = compare_partly(
+            load_programs(load_artifact(Path(request.artifact))),
+            inputs.arguments,
+            KernelRunner(modules=request.modules),
+            {name: frozenset(writes) for name, writes in request.lost.items()},
+            inputs.products.multiply,
+        )
+        return render_answer(PartialAnswer(outputs=outputs, dependencies=loader.compute_dependencies()))
+
     def answer(job: Json, log: Path) -> str:
         del log
         if read_str(job, "job") == OpaqueRequest.__name__:
             return answer_opaquely(read_record(OpaqueRequest, job, "request"))
+        if read_str(job, "job") == PartialRequest.__name__:
+            return answer_partly(read_record(PartialRequest, job, "request"))
         request = parse_replay_request(job)
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))

@@ -33,6 +33,8 @@ the root.
 """
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
+UPDATES = frozenset({"dynamic-update-slice"})
+
 type _Mask = int
 """A set of parameter numbers, one bit each."""
 
@@ -154,6 +156,12 @@ class FusionEnvironment(Protocol):
         """Returns the labels and marks that start at an instruction. `finish_fused` adds them to its dependence set."""
         ...
 
+    def find_replaced(self, update: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the labels of the hidden writes of which an update of a slice replaces every element (see
+        `replaced_slices`). scheduled: the fusion. reads: the arrays that the fusion reads.
+        """
+        ...
+
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
         """Records the effects of a custom call inside of a fusion, and returns the dependence set of the call's results.
         operands: the dependence set of each operand.
@@ -202,7 +210,7 @@ class FusionEvaluator:
         finish_fused, fusion, reads = self._surroundings.finish_fused, self._fusion, self._reads
         for instruction in computation.instructions:
             labels: FusedValue | None = None
-            if instruction.opcode in _PLAIN:
+            if instruction.opcode in _PLAIN and instruction.opcode not in UPDATES:
                 labels = 0
                 for operand in instruction.operands:
                     value = values[operand.id]
@@ -231,6 +239,9 @@ class FusionEvaluator:
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
         sets = [_union(operand) for operand in operands]
+        if opcode in UPDATES and (replaced := self._surroundings.find_replaced(instruction, self._fusion, self._reads)):
+            labels = unite([sets[0] & ~replaced, *sets[1:]])
+            return self._surroundings.finish_fused(instruction, self._fusion, labels, self._reads)
         value: PiecewiseLabels | None = None
         if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
             value = follow_pieces(instruction, [o for o in operands if not isinstance(o, tuple)])

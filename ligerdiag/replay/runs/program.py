@@ -14,7 +14,8 @@ Program order has the rules of `analysis.evaluation.program_order`, on numbers i
   overwrites that array.
 
 In isolated memory a kernel leaves its operands unchanged, so every read is a stale read. The run observes which
-operands a kernel overwrites; it needs no knowledge of the kernel's effects.
+operands a kernel overwrites; it needs no knowledge of the kernel's effects. A run may also lose single hidden writes
+(`WritePlace`) and keep all others.
 
 After the first NaN no number proves anything. In the search for it, a constant that is all NaN does not count, nor do
 operations that only move such a constant: JAX emits one with every lookup that may be out of range. An operation that
@@ -35,6 +36,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
+from ligerdiag.model.jobs import WritePlace
 from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype, have_same_bits
 from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.ops.products import multiply
@@ -195,6 +197,7 @@ def run_program(
     kernels: Kernels,
     *,
     isolated: bool = False,
+    lost: frozenset[WritePlace] = frozenset(),
     devices: int = 1,
     watch: ValueWatch | None = None,
     most: Mapping[int, int] | None = None,
@@ -204,12 +207,13 @@ def run_program(
     """Runs the program as written and returns its outputs as whole arrays: the leaves of the entry's root, in order.
     Raises NotCoveredError if replay does not cover an operation.
 
-    arguments: whole arrays, by parameter number. isolated: whether kernels leave their operands unchanged. devices:
-    number of devices inside of a shard_map. watch: gets each value when it has been computed. most: maps the id of a
-    loop to the most iterations that it runs. multiply: computes the products. on_value: gets the result of each
-    instruction; it gets the values inside of a call, a loop or a branch before that of the instruction itself.
+    arguments: whole arrays, by parameter number. isolated: whether kernels leave their operands unchanged. lost: hidden
+    writes that kernels leave out even if `isolated` is false. devices: number of devices inside of a shard_map. watch: gets
+    each value when it has been computed. most: maps the id of a loop to the most iterations that it runs. multiply: computes
+    the products. on_value: gets the result of each instruction; it gets the values inside of a call, a loop or a branch
+    before that of the instruction itself.
     """
-    run = _Run(module, kernels, isolated, devices, watch, most or {}, multiply, on_value=on_value)
+    run = _Run(module, kernels, isolated, devices, watch, most or {}, multiply, on_value=on_value, lost=lost)
     return run.start(arguments)
 
 
@@ -244,8 +248,11 @@ class _Run:
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     multiply: Multiply = multiply
     on_value: OnValue | None = None
+    lost: frozenset[WritePlace] = frozenset()
     overwrote: bool = False
     """Whether a kernel has overwritten an operand that no declared output aliases."""
+    _callers: tuple[int, ...] = ()
+    """Ids of the instructions that lead from the entry computation to the one that runs now."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
     """Element types and dimensions of the kernels' operands. Inside of a shard_map a value with one of these gets a cell
@@ -275,6 +282,13 @@ class _Run:
             return self._run(computation, arguments)
         finally:
             self._inside = around
+
+    def _run_called(self, caller: HloInstruction, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
+        around, self._callers = self._callers, (*self._callers, caller.id)
+        try:
+            return self.run(computation, arguments)
+        finally:
+            self._callers = around
 
     def _run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         left = dict(self._evaluator.count_uses(computation))
@@ -316,26 +330,26 @@ class _Run:
                     )
                 return whole[instruction.proto.tuple_index]
             case "call":
-                return self.run(called[0], operands)
+                return self._run_called(instruction, called[0], operands)
             case "custom-call" if called and is_custom_partitioning(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(
                         f"`{instruction.name}` has {len(operands)} operands, but the computation that it calls has"
                         f" {len(called[0].parameters)} parameters"
                     )
-                return self.run(called[0], operands)
+                return self._run_called(instruction, called[0], operands)
             case "while":
                 body, condition = called
                 kept = body.kept_elements
                 state = _copy_but(operands[0], kept)
                 left = self.most.get(instruction.id, -1)
-                while left and is_true(_read_for_all(self.run(condition, (state,)))):
-                    state = _copy_but(self.run(body, (state,)), kept)
+                while left and is_true(_read_for_all(self._run_called(instruction, condition, (state,)))):
+                    state = _copy_but(self._run_called(instruction, body, (state,)), kept)
                     left -= 1
                 return state
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
-                return copy_cells(self.run(called[branch], (operands[1 + branch],)))
+                return copy_cells(self._run_called(instruction, called[branch], (operands[1 + branch],)))
             case opcode if opcode in _BARRIERS:
                 return copy_cells(operands[0])
             case "partition-id":
@@ -396,7 +410,8 @@ class _Run:
             outputs.append(buffers[operand] if operand is not None else _allocate(shape))
         self.kernels.launch(call, buffers, outputs, watched=False)
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
-            if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
+            kept = self.isolated or ((*self._callers, call.id), number) in self.lost
+            if number not in shared.values() and not kept and not _is_equal(cell.array, buffer):
                 cell.overwrite(np.reshape(buffer, cell.array.shape))
                 self.overwrote = True
         results = [
