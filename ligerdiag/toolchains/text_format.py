@@ -39,6 +39,7 @@ def strip_comments(description: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
+@lru_cache(maxsize=8)  # a check asks three times
 def split_fields(description: str) -> tuple[FieldLine, ...]:
     """Returns the lines of a target's description, without comments. Raises InputError if the description is not in protobuf
     text format.

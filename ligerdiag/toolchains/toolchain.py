@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -85,16 +86,8 @@ def current_toolchain() -> Toolchain:
     """Returns the toolchain of the running Python interpreter. Does not import its packages. Raises LigerdiagError if a
     package is missing, or if versions do not fit together.
     """
-    versions: dict[str, str] = {}
-    missing: list[str] = []
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            missing.append(package)
-    for package in OPTIONAL:
-        with suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+    versions = dict(_read_versions(tuple((folder, _read_time(folder)) for folder in sys.path)))
+    missing = [package for package in PACKAGES if package not in versions]
     if missing:
         raise LigerdiagError(
             f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"
@@ -108,6 +101,26 @@ def current_toolchain() -> Toolchain:
         )
     versions["python"] = ".".join(str(number) for number in sys.version_info[:3])
     return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions)
+
+
+@lru_cache(maxsize=8)  # a check asks twice, and the metadata of a package are a long text
+def _read_versions(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
+    """Returns the version of each package that is installed. folders: those of `sys.path`, each with its time of change: the
+    installation of a version changes the folder.
+    """
+    del folders
+    versions: dict[str, str] = {}
+    for package in (*PACKAGES, *OPTIONAL):
+        with suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
+
+
+def _read_time(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def describe_interpreter() -> Toolchain:
