@@ -112,9 +112,9 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with the possible causes added to its evidence.
+    """Returns the disagreement with the possible causes added to its evidence, and a help text.
 
-    Its help says what to report if all parties but ligerdiag are ruled out.
+    If all parties but ligerdiag are ruled out, the help says to report a bug of ligerdiag.
     """
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT

@@ -16,9 +16,10 @@ _LINK = re.compile(r"www\.|:[^ ]")
 
 
 def render_prose(text: str) -> str:
-    """Returns a sentence whose names are in backticks as Markdown: each name becomes a code span.
+    """Returns a sentence as Markdown, with each name in backticks as a code span.
 
-    If anything outside of the names could act as markup, a link or a mention, the whole sentence becomes one code span.
+    If anything outside of the backticks could act as markup, a link or a mention, the whole sentence becomes one code
+    span.
     """
     bare = strip_folders(compute_printable(text))
     parts = _CODE.split(bare)
