@@ -56,7 +56,7 @@ class Circumstances:
 
 
 def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Declares each write by an output that aliases the operand."""
+    """Declares each hidden write: the call gets an output that aliases the operand."""
     for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
         first = group[0]
         if first.is_pallas:
@@ -71,7 +71,7 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
 
 
 def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Declares each write by `call_in_place`."""
+    """Declares each hidden write by calling the kernel through `call_in_place`."""
     for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
         if group[0].is_pallas:
             raise CannotFixError("`call_in_place` calls kernels of jax-triton only")
@@ -85,7 +85,7 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
     for group in _group_by_kernel(project, sites, changes_kernel=True):
         first = group[0]
         if first.is_pallas:
-            raise CannotFixError("only kernels in Triton are changed")
+            raise CannotFixError("this cure can change only kernels in Triton")
         parameters = [one.parameter for one in first.written]
         if not all(one in list_kernel_names(first) for one in parameters):
             raise CannotFixError(f"the parameters of `{first.kernel}` that it overwrites are unknown")

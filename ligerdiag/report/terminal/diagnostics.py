@@ -133,9 +133,11 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are wrong on this machine's device but right on the case's target.
+    """Returns the names of the outputs that are wrong in the schedule for this machine's device, but not in that for the
+    target.
 
-    XLA's schedule for the device is then wrong, and its schedule for the target is right. Empty without a device run.
+    XLA made one schedule for the device, which ran, and one for the case's target, a GPU that is only described. Empty
+    without a device run.
     """
     if case.device is None:
         return ()
@@ -256,17 +258,20 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
         summary="the schedule and the numbers contradict each other",
-        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither answer about this output",
+        help=(
+            "trust neither answer about this output: JAX, XLA, the kernel or ligerdiag has a bug; see the evidence for the"
+            " causes that remain"
+        ),
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
         summary="a case could not be analysed: input or compile error, abort, timeout",
-        help="read the end of the log; ligerdiag knows nothing about this case",
+        help="read the end of the log; without an analysis, nothing is known about this case",
     ),
     TroubleKind.NO_NUMBERS: TroublePage(
         severity=Severity.ERROR,
         summary="a replay or a run on a device was tried and died",
-        help="read the reason; the verdicts still hold, but no execution has confirmed them",
+        help="read the reason why it died; the verdicts still hold, but no execution has confirmed them",
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
@@ -278,7 +283,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something about a case that needs attention and is no finding."""
+    """A problem of a case that needs attention and is no finding, such as a verdict that contradicts the expectation."""
 
     kind: TroubleKind
     severity: Severity

@@ -15,10 +15,10 @@ _OPEN = frozenset({TroubleKind.INCONCLUSIVE, TroubleKind.UNEXPLAINED, TroubleKin
 
 
 def render_quiet_lines(report: CheckReport, *, width: int | None) -> tuple[Line, ...]:
-    """Returns the lines of `--quiet`. They are the findings that count, reasons why a case is not as expected or undecided,
-    suppressions that allowed nothing or give no reason, notes on the run, and the last line.
+    """Returns the lines of `--quiet`.
 
-    width: as in `full_report.render_terminal`.
+    They are the findings that count, the reasons why a case is unexpected or undecided, suppressions that allowed nothing
+    or give no reason, notes on the run, and the last line. width: as in `full_report.render_terminal`.
     """
     several = len(report.targets) > 1
     lines: list[Line] = []

@@ -36,8 +36,9 @@ MOST_SAME = 20
 def render_report_comparison(
     comparison: ReportComparison, width: int | None, *, verbose: bool = False
 ) -> tuple[Line, ...]:
-    """Returns the lines of the comparison, at most `width` columns wide as far as words allow. verbose: adds the cases
-    that did not change.
+    """Returns the lines of the comparison, at most `width` columns wide unless a word is longer.
+
+    verbose: adds the cases that did not change.
     """
     shown = [case for case in comparison.cases if verbose or not case.is_same]
     lines = list(compute_wrapped((Span(describe_sides(comparison), Style.STRONG),), width, 4))

@@ -11,8 +11,9 @@ MAX_TUNED = 12
 
 
 def render_tunings(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines about the choices of the autotuner. If there are too many cases for a line each, the cases with
-    the most missing entries come first.
+    """Returns the lines about the choices of XLA's autotuner.
+
+    If there are too many cases for a line each, those that lack the most choices come first.
     """
     said = [(case, text) for case in report.cases if case.tuning and (text := describe_tuning(case.tuning))]
     if not verbose:
