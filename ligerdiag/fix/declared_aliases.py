@@ -136,10 +136,12 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     for one in site.written:
         place = site.compute_position(one)
         if place is None or place >= len(given) or any(argument.star for argument in given):
-            raise CannotFixError(f"`{site.kernel}` is also called{file.render_place(call)}, in another form")
+                        raise CannotFixError(
+                f"another call of `{site.kernel}` passes its operands in another form{file.render_place(call)}"
+            )
         written.append(replace(one, argument=given[place]))
     if any(one.keyword is not None and one.keyword.value == ALIASES for one in call.args):
-        raise CannotFixError(f"`{site.kernel}` is also called with `{ALIASES}`{file.render_place(call)}")
+        raise CannotFixError(f"another call of `{site.kernel}` has `{ALIASES}` already{file.render_place(call)}")
     return replace(site, file=file, call=call, statement=file.find_statement(call), written=tuple(written))
 
 
@@ -190,7 +192,9 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> lis
     for one in site.written:
         number = one.number if given.is_old or site.is_pallas else site.compute_position(one)
         if number is None:
-            raise CannotFixError(f"the operand is passed by its name{site.file.render_place(site.call)}")
+                        raise CannotFixError(
+                f"the operand has no position, because it is passed by keyword{site.file.render_place(site.call)}"
+            )
         numbers.append(number)
     present = _read_aliases(site)
     if set(present) & set(numbers):

@@ -20,14 +20,14 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureE
 def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
     """Declares each write, and calls the function around the kernel's call in a `jax.shard_map` over the mesh's axis.
 
-    Raises UnrelatedCureError unless the program runs on several devices, CannotFixError if the mesh has several axes or if
-    the kernel's call is not in a function that takes arrays by position only.
+    Raises UnrelatedCureError unless the program runs on several devices. Raises CannotFixError if the mesh has several
+    axes, or if the kernel's call is not in a function that takes arrays by position only.
     """
     if not given.axes:
         raise UnrelatedCureError("the program runs on one device")
     axis, *others = given.axes
     if others:
-        raise CannotFixError("the mesh has several axes, so that it is unknown which of them splits the rows")
+        raise CannotFixError("the mesh has several axes, and it is unknown which of them splits the rows")
     if any("shard_map" in site.file.list_names() for site in sites):
         raise UnrelatedCureError("the program has a `shard_map` already")
     declare(project, sites, replace(given, depth=max(given.depth, 1)))

@@ -116,7 +116,7 @@ def test_a_flag_of_xla_goes_into_the_case_whose_params_fit(tmp_path: Path) -> No
 
 
 def test_several_cases_that_fit_are_not_changed(tmp_path: Path) -> None:
-    with pytest.raises(CannotFixError, match="several calls of `Case`"):
+    with pytest.raises(CannotFixError, match="more than one call of `Case`"):
         list_forms(
             tmp_path,
             list_flags,

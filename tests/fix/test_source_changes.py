@@ -272,7 +272,7 @@ def test_a_ref_needs_jax_triton_0_4(tmp_path: Path) -> None:
         f"+    t = {SHORT.replace('(y,', '(y_ref,')}",
         "+    y = y_ref[...]",
     ]
-    with pytest.raises(CannotFixError, match=r"takes Refs since 0\.4 only"):
+    with pytest.raises(CannotFixError, match=r"only jax-triton 0\.4 and later take Refs"):
         list_changes(tmp_path, pass_ref, program)
 
 

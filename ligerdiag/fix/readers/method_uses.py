@@ -23,15 +23,17 @@ type Class = tuple[SourceFile, cst.ClassDef]
 
 
 def find_owner(home: SourceFile, function: cst.FunctionDef) -> cst.ClassDef | None:
-    """Returns the class that defines the function as a method; None if the function is no method."""
+    """Returns the class that defines the function as a method, or None if the function is no method."""
     kinds = cst.ClassDef | cst.FunctionDef
     owner = next((one for one in home.list_parents(function) if isinstance(one, kinds)), None)
     return owner if isinstance(owner, cst.ClassDef) else None
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project that overrides the method or is overridden by it: a base class of the method's class,
-    or a class derived from it, with another method of this name. None if there is none.
+    """Returns a class of the project that overrides the method, or whose method it overrides.
+
+    This is a base class of the method's class, or a class derived from it, that defines a method of the same name. None
+    if there is none.
     """
     owner = find_owner(home, function)
     if owner is None:
@@ -237,9 +239,11 @@ def _list_blocks(file: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def list_unknown_receivers(
     project: Project, home: SourceFile, owner: cst.ClassDef, method: cst.FunctionDef
 ) -> Iterator[str]:
-    """Yields the places that may use the method on an object whose class is unknown: places with an attribute of the
-    method's name. A call of an object uses `__call__` without naming it. So for `__call__`, these are calls of an attribute
-    that, elsewhere in the project, holds an object of the class.
+    """Yields the places that may use the method on an object whose class is unknown.
+
+    These are places with an attribute of the method's name. `__call__` is special, because a call of an object does not
+    name
+    it: its places are calls of an attribute that holds an object of the class elsewhere in the project.
     """
     name = method.name.value
     known = {file: (classes, objects) for file, classes, objects in _list_places(project, home, owner)}

@@ -22,8 +22,10 @@ _REPLACING = frozenset({"replace", "_replace"})
 
 
 def list_stored_reads(project: Project, file: SourceFile, node: cst.CSTNode) -> list[Place] | None:
-    """Returns each expression that reads a function from where `node`, an expression for the function, stores it: the value
-    of a dict's key, or an argument of a class of the project. Returns None if it cannot be followed from there.
+    """Returns the expressions that read a function from the dict or object in which `node` stores it.
+
+    `node` is an expression for the function: the value of a dict's key, or an argument of a class of the project. Returns
+    None if the reads cannot be followed.
     """
     parent = next(file.list_parents(node))
     outer = next(file.list_parents(parent))
