@@ -14,8 +14,9 @@ from ligerdiag.model.report import CaseReport
 
 
 def list_traced_lines(reports: Sequence[CaseReport]) -> frozenset[tuple[Path, int]]:
-    """Returns (real path of a file, line) for each line of the programs of these reports, those of the callers included.
-    Raises ArtifactError if an artifact cannot be read.
+    """Returns a (real path of a file, line) pair for each source line that the programs of these reports run.
+
+    Lines of callers are included. Raises ArtifactError if an artifact cannot be read.
     """
     found: set[tuple[str, int]] = set()
     for path in dict.fromkeys(one.artifact for one in reports if one.artifact):

@@ -189,8 +189,8 @@ def plan(
 ) -> NewContents:
     """Returns the variables that get the new contents of the argument `value` of a call.
 
-    They include results of the function around the call if one of its callers may be changed and may read the new
-    contents.
+    If a caller of the function around the call may be changed and may read the new contents, that function returns them,
+    too.
     writer: as in `plan_new_contents`. depth: as in `hand_up`.
     """
     found = plan_new_contents(project, file, call, value, writer=writer, hands_up=False)
