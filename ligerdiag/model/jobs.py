@@ -159,7 +159,7 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """The key of a compiled artifact, and the sha256 of each of the project's files that the case imports."""
+    """The answer to a `CompileRequest`: the key of the artifact, and facts about the user's code that ran."""
 
     key: str
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -249,8 +249,9 @@ def is_refusal(line: str) -> bool:
 
 
 def parse_answer(line: str) -> Json:
-    """Returns the fields of a worker's answer. Raises the error that the worker reported, or FieldError for a malformed
-    line.
+    """Returns the fields of a worker's answer.
+
+    Raises the error that the worker reported, or FieldError for a malformed line.
     """
     fields = parse_object(line)
     if "error" in fields:
@@ -262,7 +263,7 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The settings in which one compile differs from the default compile; an empty `Variation` is the default compile."""
+    """The settings in which one compile differs from the default compile. Without any, it is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options, in addition to those of the toolchain. With the option `xla_dump_hlo_pass_re`, the compile also

@@ -18,7 +18,7 @@ from ligerdiag.model.memory_limits import MemoryFigures
 
 
 class ReadTime(StrEnum):
-    """When a reader of the overwritten value reads it: before or after the kernel runs."""
+    """The time at which a reader reads the overwritten value: before or after the kernel runs."""
 
     BEFORE = "before"
     """The read ends before the kernel runs."""
@@ -28,8 +28,10 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes, the bytes from which
-    they were copied, or none, because the value is computed again.
+    """The bytes from which a reader gets the value that a kernel overwrites.
+
+    They are the overwritten bytes, or the bytes from which they were copied. There are none if the value is computed
+    again.
     """
 
     VALUE = "value"
