@@ -207,7 +207,7 @@ class UnusedSuppression:
 
 
 class Noun(StrEnum):
-    """The word for an entry of a report, such as `case`."""
+    """The word by which a report calls its entries: `case` or `module`."""
 
     CASE = "case"
     """The entries are programs that were compiled for the report, with or without an expectation."""
@@ -276,7 +276,7 @@ class CheckReport(Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One event of a run, such as the end of a case, reported while the run goes forward."""
+    """One event of a run, reported at once: a part of a phase was started or finished."""
 
     phase: str
     """The phase of the run, such as `toolchain`, `discover`, `compile`, `analyse`, `replay`, `device`, or `try` for a trial
@@ -306,7 +306,10 @@ MOST_FRAMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The id of a case and its target, or the name of a module. Each field means the same as in `CaseReport`."""
+    """The properties of a case on one target, or of a module, that are known before its analysis.
+
+    Each field means the same as in `CaseReport`.
+    """
 
     id: str
     target: str

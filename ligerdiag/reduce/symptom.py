@@ -157,7 +157,7 @@ def choose_symptom(
         differences = list_differences(outcomes)
         if not differences:
             raise InputError(
-                f"the two toolchains give `{first.trial.case.id}` the same verdicts: there is nothing to keep"
+                f"the two toolchains give `{first.trial.case.id}` the same verdicts, so there is nothing to reduce"
             )
         return Symptom(kind=SymptomKind.TOOLCHAINS, verdicts=differences[0])
     if not rule and replay is not None and has_disagreement(first, replay):
@@ -185,7 +185,7 @@ def choose_finding(
     chosen = [one for one in findings if not wanted or one.rule == wanted]
     if not chosen:
         named = f" of {wanted}" if wanted else ""
-        raise InputError(f"`{name}` has no finding{named}: there is nothing to keep")
+        raise InputError(f"`{name}` has no finding{named}, so there is nothing to reduce")
     ranked = sorted(chosen, key=lambda one: (-one.severity.weight, one.rule))
     found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, outputs)), ranked[0])
     symptom = Symptom(
