@@ -217,7 +217,10 @@ def print_function(program: Program) -> tuple[str, ...]:
 
 
 def print_head(program: Program, extra: Sequence[str] = ()) -> str:
-    """Returns the source text of the program's imports and kernels. extra: more import statements."""
+    """Returns the text of the file's first part: the imports of the program, and its kernels.
+
+    extra: additional import statements.
+    """
     needed = list_needed(program)
     function = "\n".join(print_function(program))
     imports = {"import jax"}
