@@ -86,13 +86,14 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """Returns the facts about a case's schedule that a baseline records, as the case's report has them."""
+    """Returns those facts of a case's report that a baseline records."""
     memory = None if report.memory is None else compute_figures(report.memory)
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
-    """Returns the baseline's entry for one compile; None without a baseline, or if the baseline has no such entry.
+    """Returns the baseline's entry for one compile, or None if there is no baseline or no such entry.
+
     identity: the case and the target of the compile.
     """
     return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
@@ -101,8 +102,9 @@ def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str)
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """Yields one-line notes on how the whole run compares with the baseline. path: the file of the baseline. versions:
-    package name to version, in this run.
+    """Yields one-line notes on how the whole run compares with the baseline.
+
+    path: the file of the baseline. versions: the version of each package in this run, by its name.
     """
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
