@@ -134,10 +134,10 @@ def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a new baseline. It has the compiles of this run, and all other compiles of the baseline at
-    `path`, if there is such a file.
+    """Returns the text of a new baseline.
 
-    Raises InputError if the file at `path` is no baseline.
+    It has the compiles of this run. If there is a baseline at `path`, it also has all compiles there that this run does
+    not repeat. Raises InputError if the file at `path` is no baseline.
     """
     name = _choose_toolchain(options, load_targets(options.targets))
     newer = Baseline(
@@ -149,9 +149,10 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
-    """Returns the text of a file that records the findings of this run as known. For cases that this run has not
-    analysed, the text keeps the entries of the file at `path`, if there is such a file. date: as YYYY-MM-DD. Raises
-    InputError if the file at `path` is not one with known findings.
+    """Returns the text of a file that records the findings of this run as known.
+
+    For cases that this run has not analysed, the text keeps the entries of the file at `path`, if there is such a file.
+    Raises InputError if that file has other contents. date: as YYYY-MM-DD.
     """
     found = [
         identify_finding(case.id, case.target, finding)
@@ -188,11 +189,12 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     policy: how the run chooses among the selected cases and when it stops; with a policy, the results are stored for the
     next run in this folder. None runs all cases and stores nothing.
 
-    Does not raise the failure of one case: the case's report has it. Raises InputError or CaseError if the whole request
-    fails: for a selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only
-    file. If there are several files, such a file gets a report instead. After Ctrl-C, SIGTERM, the time limit (see `ending`)
-    or a stop at the first unexpected case the report holds the results so far, and says for every case which steps were not
-    done.
+    If one case fails, this raises nothing, and the report has the error of the case. Raises InputError or CaseError if
+    the whole request fails: for a selector that matches nothing, an unknown target, or a case file that cannot be
+    imported and is the only file. If there are several files, such a file gets a report instead.
+
+    A run may end early: after Ctrl-C, SIGTERM, the time limit (see `ending`) or a stop at the first unexpected case. The
+    report then has the results so far, and says for every case which steps were not done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -505,8 +507,9 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report whose only content is the error that made the whole request fail. Programs that read reports can then
-    read the error, too.
+    """Returns a report that has only the error with which the whole request failed.
+
+    Programs that read reports can then read the error, too.
     """
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)

@@ -32,11 +32,11 @@ type OnLine = Callable[[str], None]
 
 
 def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduced, Ending | None]:
-    """Reduces one case. Returns the result, and the event that ended the search early; None if the search was complete.
+    """Reduces one case. Returns the result and the event that ended the search early, or None if the search is complete.
 
     on_line: called with a line of text after each step that made the program smaller. Raises InputError if the selector
-    names no case or several, if the case shows nothing to keep, or if its program cannot be printed; RunEnded if the
-    run was ended before anything was known.
+    names no case or several, if the case has no finding or other symptom to keep, or if its program cannot be printed.
+    Raises RunEnded if the run was ended before anything was known.
     """
     toolchains = options.toolchains or (DEFAULT,)
     if len(toolchains) > 2:
