@@ -53,7 +53,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareLine(CompareOptions):
-    """The options of `compare`: what to compare, and where the answer goes."""
+    """The options of `compare`: what to compare, and where the result goes."""
 
     format: Annotated[ComparisonFormat, Option("--format", help="Format of the comparison on standard output.")] = (
         ComparisonFormat.TERMINAL
@@ -72,7 +72,7 @@ class CompareLine(CompareOptions):
 
 
 def run_compare(line: CompareLine) -> None:
-    """Runs the comparison and ends the process with the exit code."""
+    """Runs the comparison, writes the result, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -88,7 +88,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks the cases under two toolchains, writes the comparison, and ends the process with the exit code."""
+    """Checks the cases with two toolchains, writes the comparison, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

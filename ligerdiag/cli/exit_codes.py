@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """The exit codes of all commands; programs may rely on them."""
+    """The exit codes of all commands. Their meanings never change, so that programs can rely on them."""
 
     AS_EXPECTED = 0
     FINDINGS = 1
@@ -130,8 +130,9 @@ _OF_ENDINGS: Mapping[Ending, ExitCode] = {
 
 
 class FailOn(StrEnum):
-    """The lowest severity of a finding that makes a run fail; with `never`, only a case that is not as expected makes it
-    fail.
+    """The lowest severity with which a finding makes a run fail. With `never`, no finding does.
+
+    A case that is not as expected always makes the run fail.
     """
 
     ERROR = "error"
@@ -146,7 +147,7 @@ def _is_undecided(case: CaseReport) -> bool:
 
 
 def choose_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
-    """Returns the code that comes first in `PRECEDENCE`; there must be at least one code."""
+    """Returns the code that comes first in `PRECEDENCE`. There must be at least one code."""
     return min(codes, key=_ORDER.index)
 
 
