@@ -160,7 +160,8 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
     fail_on: Annotated[
         FailOn | None,
         Option(
-            "--fail-on", help="Lowest severity with which a finding fails a case that has no expectation. [default: warning]"
+            "--fail-on",
+            help="Lowest severity with which a finding fails a case that has no expectation. [default: warning]",
         ),
     ] = None
     strict: Annotated[

@@ -63,8 +63,9 @@ class CompareLine(CompareOptions):
         Option(
             "--output",
             metavar="[FORMAT=]FILE",
-            help="Write the comparison to a file, too: markdown=out.md. Repeatable. A FILE alone gets the format of its "
-            "suffix (.json, .md, .txt). With any other suffix it gets that of --format, and standard output the table.",
+            help="Write the comparison to a file, too: markdown=out.md. Repeatable. Without FORMAT, the suffix of FILE "
+            "decides (.json, .md, .txt). With any other suffix, FILE gets the format of --format, and standard output "
+            "the table.",
         ),
     ] = ()
     config: Config = None

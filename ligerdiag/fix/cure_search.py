@@ -218,7 +218,9 @@ def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tu
     """
     for name in options.cures:
         if name not in CURE_NAMES:
-            raise InputError(f"expected the name of a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}")
+            raise InputError(
+                f"expected the name of a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}"
+            )
     report = check(options.check, on_progress)
     require_complete(report)
     specs = _list_specs(options.check)

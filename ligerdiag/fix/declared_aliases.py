@@ -136,7 +136,7 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     for one in site.written:
         place = site.compute_position(one)
         if place is None or place >= len(given) or any(argument.star for argument in given):
-                        raise CannotFixError(
+            raise CannotFixError(
                 f"another call of `{site.kernel}` passes its operands in another form{file.render_place(call)}"
             )
         written.append(replace(one, argument=given[place]))
@@ -192,7 +192,7 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> lis
     for one in site.written:
         number = one.number if given.is_old or site.is_pallas else site.compute_position(one)
         if number is None:
-                        raise CannotFixError(
+            raise CannotFixError(
                 f"the operand has no position, because it is passed by keyword{site.file.render_place(site.call)}"
             )
         numbers.append(number)

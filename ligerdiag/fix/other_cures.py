@@ -36,7 +36,9 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
                 one.strip() for one in results.split(",") if one.strip() not in (NOWHERE, f"*{NOWHERE}", "")
             )
             if not tied:
-                raise CannotFixError("the results of the call are not assigned to a name, so no reader can wait for them")
+                raise CannotFixError(
+                    "the results of the call are not assigned to a name, so no reader can wait for them"
+                )
             both = f"{tied}, {', '.join(names)}"
             return [f"{both} = {barrier}(({both}))"]
 

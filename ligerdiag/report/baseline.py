@@ -107,7 +107,9 @@ def parse_baseline(text: str) -> Baseline:
             case=read_str(fields, "id"), target=read_str(fields, "target"), toolchain=read_str(fields, "toolchain")
         )
         if key in entries:
-            raise FieldError(f"the file has two entries for `{key.case}` on {key.target} with toolchain {key.toolchain}")
+            raise FieldError(
+                f"the file has two entries for `{key.case}` on {key.target} with toolchain {key.toolchain}"
+            )
         entries[key] = _parse_facts(fields)
     toolchains = read_object(top, "toolchains")
     return Baseline(

@@ -33,7 +33,9 @@ def change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequ
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
-        raise CannotFixError(f"the `return` statements of `{name}` differ: one returns one value, another several{place}")
+        raise CannotFixError(
+            f"the `return` statements of `{name}` differ: one returns one value, another several{place}"
+        )
 
     def add(node: cst.CSTNode) -> cst.Return:
         assert isinstance(node, cst.Return)
