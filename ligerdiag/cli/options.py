@@ -223,7 +223,7 @@ class BudgetOptions:
     ] = None
 
     def make_budgets(self, config: "LoadedConfig") -> MemoryBudgets:
-        """Returns the memory budgets that the options set, or those of the configuration if no option is given.
+        """Returns the memory budgets: each from its option, or from the configuration if the option is missing.
 
         Raises typer.BadParameter for a size that cannot be parsed.
         """
@@ -281,7 +281,7 @@ def _parse_rules(words: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The configuration of a run, and the options whose defaults it sets."""
+    """The configuration of a run, and the options that have their defaults there."""
 
     config: "LoadedConfig"
     fail_on: FailOn
@@ -293,10 +293,10 @@ class CommandSettings:
 def read_settings(
     path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
 ) -> CommandSettings:
-    """Returns the settings from the configuration file at `path`, or from the nearest pyproject.toml; options that are
-    given take precedence. Raises InputError as `load_config` does.
+    """Returns the settings from the configuration file at `path`, or from the nearest pyproject.toml.
 
-    inspected: paths that may come from somebody else; a pyproject.toml that came with them is ignored.
+    Options that are given take precedence over the file. inspected: paths that may come from somebody else; a
+    pyproject.toml that came with them is ignored. Raises InputError as `load_config` does.
     """
     from ligerdiag.config import find_foreign_config, load_config
 
