@@ -139,7 +139,10 @@ def read_strs(fields: Json, name: str) -> tuple[str, ...]:
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
-    """Returns the field `name` as a mapping from string to string. Raises FieldError if it is missing or has another type."""
+    """Returns the field `name` as a dict from string to string.
+
+    Raises FieldError if it is missing or has another type.
+    """
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
@@ -184,16 +187,17 @@ def pack_record(value: object) -> bytes:
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record packed by `pack_record`. Raises FieldError if the bytes contain no such record, or unpack to
-    more than `maximum` bytes.
+    """Returns the record that `pack_record` packed.
+
+    Raises FieldError if the bytes contain no such record, or unpack to more than `maximum` bytes.
     """
     stream = zlib.decompressobj(wbits=31)
     try:
         text = stream.decompress(data, maximum)
     except zlib.error as error:
-        raise FieldError(f"expected valid gzip data: {error}") from error
+        raise FieldError(f"cannot unpack the gzip data: {error}") from error
     if not stream.eof:
-        raise FieldError(f"expected a complete record of at most {maximum} bytes when unpacked")
+        raise FieldError(f"the record is incomplete, or has more than {maximum} bytes when unpacked")
     return parse_record(kind, text)
 
 

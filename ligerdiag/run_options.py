@@ -21,7 +21,7 @@ DEFAULT_TARGETS = ("h100",)
 
 
 class Option:
-    """The spelling and the help text of a field on the command line."""
+    """The name and the help text that a field has as an option of the command line."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ ToolchainName = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """Options of `check`: which cases to check, and how."""
+    """The options of `check`: which cases to check, and how."""
 
     selectors: Annotated[
         tuple[Selector, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
@@ -127,7 +127,7 @@ class CheckOptions:
     ] = False
     orders: Annotated[
         int,
-        Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
+        Option("--orders", min=0, metavar="N", help="Also replay each schedule in N more orders that its dependences allow."),
     ] = 0
     opaque: Opaque = False
     device: Annotated[
