@@ -36,9 +36,7 @@ def require_writable(path: Path, option: str = "--output") -> None:
     if not path.parent.is_dir():
         raise InputError(f"the directory of {option}, `{path.parent}`, does not exist: create it or name another one")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"no permission to write to `{path.parent}` for {option}: name a file in another directory"
-        )
+        raise InputError(f"no permission to write to `{path.parent}` for {option}: name a file in another directory")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

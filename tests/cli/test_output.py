@@ -107,7 +107,10 @@ def test_a_refused_run_has_one_error_in_the_format_of_a_bug_report(api: FakeApi,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--bisect", "flags"), "`--bisect` works only for a bug report: add `--format issue`, or use `ligerdiag bisect`"),
+        (
+            ("--bisect", "flags"),
+            "`--bisect` works only for a bug report: add `--format issue`, or use `ligerdiag bisect`",
+        ),
         (("--bisect", "edges", "--format", "issue"), "expected one of passes, flags, targets, toolchains for --bisect"),
     ],
 )

@@ -94,7 +94,10 @@ def test_a_part_gets_the_new_contents(program: str, added: list[str], tmp_path: 
             write_function("pair = (h, s)", "t = f(pair[0], s)", "return t + pair[0]"),
             r"`pair\[0\]` would .*: `pair` is a tuple",
         ),
-        (write_function("t = f(k.w, s)", "return t + k.w", head="def g(k, s):"), "the source does not show whether `k.w` can be"),
+        (
+            write_function("t = f(k.w, s)", "return t + k.w", head="def g(k, s):"),
+            "the source does not show whether `k.w` can be",
+        ),
         (
             write_function("state = S(h, 1)", "old = state", "t = f(state.y, s)", "return old, state") + STATE,
             "`S` is a NamedTuple, whose fields cannot be assigned",
