@@ -130,7 +130,7 @@ class Project:
     def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
         """Returns the modules from which `name`, which is defined in the file `home`, can be imported.
 
-        Each is given by the last part of its dotted name, such as `losses` for `model.losses`.
+        Each is given by the last part of its dotted name, such as `losses` for the file `layers/losses.py`.
         """
         self.find_users(name, home)
         return self._modules[name, home.path]

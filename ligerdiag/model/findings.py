@@ -1,5 +1,8 @@
-"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in the program, and results of
-replays and device runs.
+"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in the program, and results
+of replays and device runs.
+
+The numbers of an output are compared with the intended numbers and with the stale numbers. Stale numbers are those of a
+run in which no instruction sees a hidden write.
 """
 
 from collections.abc import Collection, Mapping
@@ -235,10 +238,7 @@ class Finding:
 
 
 class Attribution(StrEnum):
-    """How the numbers of an output compare with the intended numbers and with the stale numbers.
-
-    Stale numbers are those of a run in which no instruction sees a hidden write.
-    """
+    """How the numbers of an output compare with the intended numbers and with the stale numbers."""
 
     FRESH = "fresh"
     """The numbers equal the intended ones, up to rounding."""
@@ -300,10 +300,7 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """The numbers of one output, compared with the intended numbers and with the stale numbers.
-
-    Stale numbers are those of a run in which no instruction sees a hidden write.
-    """
+    """The numbers of one output, compared with the intended numbers and with the stale numbers."""
 
     attribution: Attribution
     error: float
@@ -639,10 +636,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output on a device, compared with the intended numbers and with the stale numbers.
-
-    Stale numbers are those of a run in which no instruction sees a hidden write.
-    """
+    """The numbers of one output on a device, compared with the intended numbers and with the stale numbers."""
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each set of random inputs; NaN if either is not finite."""

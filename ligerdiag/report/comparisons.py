@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Axis(StrEnum):
-    """What a bisection varies from one compile to the next."""
+    """The property that a bisection varies from one compile to the next, such as XLA's flags."""
 
     MITIGATION = "mitigation"
     """The measures against a hidden write, such as declaring it, and the cost of each."""
