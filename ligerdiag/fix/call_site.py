@@ -78,7 +78,7 @@ class Project:
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
 
     def list_unseen(self) -> tuple[str, ...]:
-        """Returns the places that may call a function that now returns more values, and that the cure does not change."""
+        """Returns the places that the cure does not change although they may call a function with more results now."""
         return tuple(one for one in self.unseen if one not in self.reached)
 
     def load(self, name: str) -> SourceFile:
@@ -130,7 +130,7 @@ class Project:
     def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
         """Returns the modules from which `name`, which is defined in the file `home`, can be imported.
 
-        Each is given by the last part of its dotted name, such as `losses` for the file `layers/losses.py`.
+        Each is given by the last part of its dotted name.
         """
         self.find_users(name, home)
         return self._modules[name, home.path]

@@ -22,10 +22,9 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the case's file, changed so that the case gets all XLA flags that the help of the findings
-    names.
+    """Returns the changed text of the case's file, in which the case gets XLA flags.
 
-    Raises UnrelatedCureError if the help names no flag.
+    The flags are those that the help of the findings names. Raises UnrelatedCureError if it names none.
     """
     flags = read_flags(findings)
     if not flags:
@@ -87,8 +86,7 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
 
 
 def list_kept_arguments(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of the file that makes the case, or that has the `jax.jit` around its function, with
-    `keep_unused=True`.
+    """Returns the changed text of a file, with `keep_unused=True` added to the case or to the `jax.jit` of its function.
 
     With this argument JAX keeps a donated argument that the function never reads, so that an output may take its bytes.
     Raises UnrelatedCureError if JAX drops no donated argument.

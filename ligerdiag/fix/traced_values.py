@@ -83,8 +83,7 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
 
 
 def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the text of a changed program that fills memory with zeros if a kernel reads it before any operation has
-    written it.
+    """Returns the changed text of a program that reads unwritten memory. The memory is filled with zeros.
 
     Raises UnrelatedCureError if no finding is about such memory.
     """

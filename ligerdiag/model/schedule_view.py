@@ -298,7 +298,7 @@ class ScheduleStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEdge:
-    """An edge that the program has, from a kernel to a reader of its result, and that the schedule lacks."""
+    """An edge of the program, from a kernel to a reader of its result, that is missing in the schedule."""
 
     buffer: int
     kernel: int

@@ -175,7 +175,7 @@ def _compare_with_replay(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | None) -> frozenset[str]:
-    """Returns the names of the outputs that may have right numbers in the replay although the schedule makes them wrong.
+    """Returns the names of wrong outputs that the replayed numbers cannot prove wrong.
 
     There are three kinds. For the first kind, each finding about the output names an instruction that the replayed
     numbers do not test (`Replay.unreached`): the drawn arguments do not enter its branch or loop, or it only computes a
@@ -304,8 +304,7 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns a line that names the outputs whose verdict is right but whose values on the device differ from the
-    reference.
+    """Returns a line about outputs with a right verdict whose values on the device differ from the reference.
 
     Only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
@@ -392,9 +391,9 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the fresh outputs whose value changes if the schedule runs in another order that its dependences allow.
+    """Returns the fresh outputs whose value changes if the instructions run in another legal order.
 
-    Maps the name of each output to its change.
+    An order is legal if the dependences of the schedule allow it. Maps the name of each output to its change.
     """
     orders = replay.orders if replay is not None else None
     if orders is None:

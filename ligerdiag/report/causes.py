@@ -188,7 +188,7 @@ class MarkedPlace:
 
 
 def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
-    """Returns the line of the kernel call that overwrites the value, and then each line that reads the value.
+    """Returns the lines of the user's program that a report marks: the kernel call, then the reads.
 
     Lines with a finding of the cause's own rule come first among the reads. A cause that is not about a hidden write has
     one line, without a label.

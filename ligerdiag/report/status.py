@@ -180,7 +180,7 @@ def compute_status(
     undecided_rules: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """Returns the status of a case that could be analysed, and a line that says how the case contradicts its expectation.
+    """Returns the status of an analysed case, and a line that says how the case contradicts its expectation.
 
     The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared with
     `expected_rules`. allowed: the outputs whose verdict is allowed, by default from `compute_allowed_outputs`. Raises

@@ -136,7 +136,7 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that could not decide, because they need a replay or a device run and there was none.
+    """Returns the ids of the rules that could not decide for lack of a replay or a device run.
 
     The rules about drift from a baseline and about budgets are always among them, because these rules run only if an
     option asks for them. replayed: whether there was a replay. ran: whether there was a device run.

@@ -382,7 +382,7 @@ def report_outputs(
     remedy: str = "",
     needs_old: bool = False,
 ) -> Iterator[Finding]:
-    """Yields findings about outputs that miss or wrongly see a hidden write although no single read is to blame.
+    """Yields findings about outputs that a hidden write makes wrong although no single read is to blame.
 
     If XLA merged two operations, the outputs that this makes wrong get one finding, at the line of the merged operation.
     All other outputs get one finding together.

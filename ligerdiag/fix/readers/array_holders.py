@@ -228,7 +228,7 @@ def list_holders(file: SourceFile, call: cst.Call, variable: SourceVariable) -> 
 
 
 def list_part_holders(file: SourceFile, call: cst.Call, value: cst.Attribute | cst.Subscript) -> list[Holder]:
-    """Returns the variables and objects that may hold the array which is the part `value` of an object, such as `self.r`.
+    """Returns the variables and objects that may hold the same array as a part of an object, such as `self.r`.
 
     They got the array from this part, or the part got it from them. The object itself is left out. Only the function
     around the call is searched.

@@ -20,7 +20,7 @@ _MOST_LINES = 8
 
 
 def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
-    """Returns a clause that says which function has to return more, and which call has to use it.
+    """Returns a clause that says which function has to return more, and where its result has to be used.
 
     Empty if the line of that call is unknown. project: the project with the changes that were tried. places: the kernel
     calls, with the lines that lead to them.

@@ -91,8 +91,10 @@ class KnownFindings:
     _used: set[int] = field(default_factory=set[int])
 
     def allow(self, case: str, target: str, finding: Finding) -> Suppression | None:
-        """Returns a suppression if an unused entry of the file covers the finding, and marks that entry as used.
-        Returns None for a new finding.
+        """Returns a suppression for a known finding, or None for a new one.
+
+        A finding is known if an entry of the file covers it that no earlier finding has used. The entry then counts as
+        used.
         """
         own = identify_finding(case, target, finding)
         matching = [n for n, one in enumerate(self.findings) if n not in self._used and one.covers(own)]

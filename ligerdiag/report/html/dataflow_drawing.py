@@ -89,7 +89,7 @@ class Graph:
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Returns the graph of the outputs that depend on a kernel, and of those for which the schedule lacks an edge.
+    """Returns the graph of the outputs that depend on a kernel or miss an edge from one.
 
     It has the `MAX_OUTPUTS` worst of them at most.
     """

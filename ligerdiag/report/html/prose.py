@@ -80,7 +80,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """How the numbers of a replay or a device show that an output is wrong or inexact, if they do."""
+    """The fault that the numbers of an output show: wrong, inexact, or none."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"

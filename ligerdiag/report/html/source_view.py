@@ -102,7 +102,7 @@ class Remedy:
 
 
 def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str, int]) -> Remedy | None:
-    """Returns the remedy of the finding that the page is about, or None if the page must show no remedy.
+    """Returns the remedy of the finding that the page is about. None if the page must not show a remedy.
 
     That is so if `finding` is None, has no help, or is allowed, or if the verdict of an output contradicts the numbers of
     a replay or a device. steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.

@@ -133,11 +133,10 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are wrong in the schedule for this machine's device, but not in that for the
-    target.
+    """Returns the names of the outputs that are wrong on this machine's device and not wrong on the case's target.
 
-    XLA made one schedule for the device, which ran, and one for the case's target, a GPU that is only described. Empty
-    without a device run.
+    XLA made one schedule for the device, which ran, and one for the target, a GPU that is only described. Empty without a
+    device run.
     """
     if case.device is None:
         return ()

@@ -350,7 +350,7 @@ MAX_UNCOMPARED = 5
 
 
 def render_uncompared(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines that name the cases whose reference was not compared with anything, one line for each reason."""
+    """Returns a line for each reason why references were not compared, with the names of the cases."""
     reasons: dict[str, dict[str, None]] = {}
     for case in report.cases:
         if reason := explain_uncompared_reference(case):

@@ -13,7 +13,7 @@ _SHOWN = 5
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each budget that the program exceeds: that of its memory, and that of its copied bytes."""
+    """Yields a finding for each exceeded budget: that of the memory, and that of the copied bytes."""
     memory, budgets = measured.memory, measured.budgets
     if memory is None:
         return
