@@ -42,7 +42,9 @@ Jobs = Annotated[
 ]
 Cache = Annotated[
     Path | None,
-    Option("--cache-dir", metavar="DIR", help="Folder that keeps compiled programs. [default: the user's cache]"),
+    Option(
+        "--cache-dir", metavar="DIR", help="Folder in which to cache compiled programs. [default: the user's cache]"
+    ),
 ]
 """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 _TIMEOUT = "Time limit for each compile, inspection or replay of one program."
@@ -218,7 +220,7 @@ class InspectOptions:
     first limit from the size of the module's files, and the second one from an estimate.
     """
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder in which to cache the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
@@ -418,7 +420,7 @@ class CompareOptions:
     timeout: TimeoutBySize = None
     """Seconds that inspecting one module of a dump may take; None derives the limit from the size of its files."""
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder in which to cache the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     effects: tuple[DeclaredEffects, ...] = ()

@@ -79,9 +79,7 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
         place = str(case.source)
         if case.id in places:
             both = f"`{places[case.id]}` and `{place}`"
-            raise InputError(
-                f"expected one case `{case.id}` but it is in {both}: a baseline identifies a case by its id"
-            )
+            raise InputError(f"two cases are called `{case.id}`, in {both}: a baseline identifies a case by its id")
         places[case.id] = place
 
 

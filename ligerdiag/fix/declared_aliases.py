@@ -198,7 +198,7 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> lis
         numbers.append(number)
     present = _read_aliases(site)
     if set(present) & set(numbers):
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"the call declares an alias of this operand already{site.file.render_place(site.call)}")
     every = {**present, **{number: first + place for place, number in enumerate(numbers)}}
     aliases = ", ".join(f"{operand}: {output}" for operand, output in every.items())
     return _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
@@ -215,7 +215,7 @@ def _read_aliases(site: CallSite) -> dict[int, int]:
         found = None
     pairs = cast("dict[object, object]", found) if isinstance(found, dict) else {None: None}
     if not all(type(one) is int and one >= 0 for pair in pairs.items() for one in pair):
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"`{ALIASES}` of the call is not a literal dict{site.file.render_place(site.call)}")
     return cast("dict[int, int]", pairs)
 
 
@@ -265,7 +265,7 @@ def _add_outputs(
 
 def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> list[NewContents]:
     if site.find_keyword(ALIASES) is not None:
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"the call has `{ALIASES}` already{site.file.render_place(site.call)}")
     if site.forwarding is not None or not _is_plain(site):
         raise CannotFixError(f"the kernel is called through `{site.callee}`{site.file.render_place(site.call)}")
     outputs = _find_outputs(site)

@@ -73,7 +73,7 @@ def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: Case
         if len(batches) >= _MOST_LEVELS:
             break
     if not batches:
-        raise UnrelatedCureError("no argument on the way to the call says how the kernel writes")
+        raise UnrelatedCureError("no argument of the functions around the call says how the kernel writes")
     return batches[:_MOST_LEVELS]
 
 

@@ -343,10 +343,11 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes (findings of one mistake, joined) of all cases, in groups.
+    """Groups the causes of all cases: equal causes of different cases form one group.
 
-    A group has causes of different cases with one rule, message and source line. If they follow from a cause, it is the
-    same one for all of them. Groups are sorted by severity, then rule. Groups that follow from a group come after it.
+    A cause joins the findings of one mistake. Causes are equal if their rule, message and source line are equal, and if
+    they are consequences of the same cause or of none. Groups are sorted by severity, then rule. A group comes before its
+    consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}
@@ -391,7 +392,7 @@ def describe_origin(finding: Finding) -> str:
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the causes of a case (findings of one mistake, joined), without those of findings that are allowed."""
+    """Returns the causes of a case: its findings, joined if one mistake causes several. Allowed findings are left out."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 

@@ -144,8 +144,8 @@ def is_in_backward(instruction: HloInstruction) -> bool:
 def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None = None) -> ReadPlace:
     """Returns the line of the user's code that reads, and whether the read is in the backward pass.
 
-    merged: None, or the operation that gets the wrong version if XLA merged two operations into the reader. The reader
-    may have the name of the operation that gets the right one.
+    merged: if XLA merged two operations into the reader, the one that gets the wrong version; otherwise None. The reader
+    may have the name of the one that gets the right version.
     """
     if merged is not None:
         place = locate_merged(context, merged)

@@ -103,9 +103,15 @@ def test_a_call_with_other_aliases_gets_one_more(tmp_path: Path) -> None:
     assert "input_output_aliases={2: 0, 0: 1}, N=8" in list_changes(
         tmp_path, declare, f"def f(y, s):\n    t = {call}\n    return t, y\n", NEW
     )[2].replace(" " * 8, "")
-    for aliases in ("{0: 0}", "ALIASES", "{i: 0 for i in s}"):
+    not_literal = "`input_output_aliases` of the call is not a literal dict"
+    refused = {
+        "{0: 0}": "declares an alias of this operand already",
+        "ALIASES": not_literal,
+        "{i: 0 for i in s}": not_literal,
+    }
+    for aliases, reason in refused.items():
         program = f"def f(y, s):\n    t = {call.replace('{2: 0}', aliases)}\n    return t, y\n"
-        with pytest.raises(CannotFixError, match="declares other aliases already"):
+        with pytest.raises(CannotFixError, match=reason):
             list_changes(tmp_path, declare, program, NEW)
 
 

@@ -275,7 +275,7 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
         summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM, its time limit or --exitfirst",
-        help="repeat the run with more time or fewer cases: it finds the compiled artifacts in the cache",
+        help="repeat the run with more time or fewer cases: the cache has the artifacts that are compiled already",
     ),
 }
 
