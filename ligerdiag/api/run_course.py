@@ -103,10 +103,9 @@ class RunCourse:
             self.last = load_last_run(cache, Path.cwd())
 
     def find_selectors(self) -> tuple[Selector, ...]:
-        """Returns the user's selectors.
+        """Returns the selectors of the run: the user's, or those of the cases in the record.
 
-        If there are none, the option `--last-failed` is given, and the folder has no `cases`, returns the sources of the
-        cases in the record instead.
+        The record is used if the user gives `--last-failed` and no selector, and if the folder has no `cases`.
         """
         given = tuple(self.options.selectors)
         if given or self.last is None or self.policy is None or not self.policy.last_failed:

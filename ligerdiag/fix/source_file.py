@@ -18,7 +18,7 @@ class CannotFixError(Exception):
 
 
 class UnrelatedCureError(CannotFixError):
-    """Raised if the findings are not of the kind that a cure is for. A report need not mention such a cure."""
+    """Raised if no finding is about the kind of hazard that a cure removes. A report need not mention such a cure."""
 
 
 class SourceFile:

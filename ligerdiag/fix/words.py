@@ -104,7 +104,7 @@ def describe_proof(attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Returns a clause that says why a cure was tried but is not offered."""
+    """Returns a clause about a cure that was tried but is not offered: its proof, its size and its cost."""
     if attempt.proof is not Proof.PROVED:
         return describe_proof(attempt)
     parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]

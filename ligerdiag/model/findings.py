@@ -328,7 +328,7 @@ class OutputNumbers:
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
     """Returns the numbers of a replay's outputs, with the attribution of each output in `names` changed to undecided.
 
-    The intended values of these outputs are unknown, because their values in program order need not be the intended ones.
+    For these outputs the replay knows no intended values, because program order need not compute the intended ones.
     """
     return {
         name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()

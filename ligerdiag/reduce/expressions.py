@@ -79,7 +79,7 @@ _WIDE = frozenset(("float32", "float64", "int32", "uint32"))
 
 
 def write_expression(primitive: Any, params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
-    """Returns the Python expression of an operation, such as `jnp.dot({0}, {1})` with its operands in braces.
+    """Returns the Python expression of an operation, such as `jnp.dot({0}, {1})` with `{0}` and `{1}` for its operands.
 
     Empty if no expression is known. inputs, outputs: the abstract values of the operands and results, with `shape` and
     `dtype`.

@@ -246,9 +246,9 @@ def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) 
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that are wrong about some hidden writes and right about other hidden writes.
+    """Returns the names of the outputs that treat some hidden writes wrongly and others as intended.
 
-    The findings say about which writes they are wrong.
+    A write is treated wrongly if, according to a finding, the output misses it, or sees it and should not.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
