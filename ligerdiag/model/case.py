@@ -27,13 +27,13 @@ _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zero
 class Draw:
     """The random values of an argument, drawn by NumPy's `Generator` from `seed`.
 
-    kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
-        [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint`
-        for integers, so that by default they are 0 or 1, which are legal labels, token ids and step numbers in any
-        program; `bernoulli` with probability 1/2 for booleans; `squares` for an optimizer's averages of squared gradients
-        (a leaf of an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or
-        `second_moment`, or below a field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their
-        square root; `normal` for everything else.
+    kind: the distribution: `normal` (times `scale`), `squares` of normal values (times `scale`), `uniform` in [low, high),
+        `randint` in [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`. Which one `usual` means
+        depends on the argument. It is `randint` for integers: by default they are 0 or 1, which are legal labels, token
+        ids and step numbers in any program. It is `bernoulli` with probability 1/2 for booleans. It is `squares` for an
+        optimizer's averages of squared gradients, because the optimizer takes their square root: for a leaf of an
+        argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a
+        field `v` of a class, as in AdamW's `opt_state[0].nu`. It is `normal` for everything else.
     seed: the integer of `numpy.random.PCG64(seed)`; by default the number of arguments before this one that are drawn in
         the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with the same
         explicit seed have equal numbers.

@@ -61,7 +61,7 @@ def test_each_format_goes_where_it_is_sent(files: Files, tmp_path: Path, run_com
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not JSON"),
+        ("{", "expected JSON"),
         ("{}", "expected an array for `cases`"),
         (render_json(make_compared_report([make_compared("other")])), "no case is in both reports"),
     ],

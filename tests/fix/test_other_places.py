@@ -82,7 +82,7 @@ def test_the_members_of_an_enumeration_are_tried_and_a_declared_alias_first(tmp_
 
 def test_an_argument_that_is_not_about_writing_is_left_alone(tmp_path: Path) -> None:
     program = f'def low(operands, casting="gemma"):\n    return {KERNEL}\n\n\ndef step(x):\n    return low([x])\n'
-    with pytest.raises(UnrelatedCureError, match="no argument on the way"):
+    with pytest.raises(UnrelatedCureError, match="no argument of the functions around"):
         list_forms(tmp_path, list_wrapper_modes, program, marks=(KERNEL, "low([x])"))
 
 

@@ -101,7 +101,7 @@ def test_a_file_that_does_not_import_is_an_error(shared_cache: Path, tmp_path: P
 
 
 def test_an_unknown_cure_is_refused_before_anything_compiles(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a cure"):
+    with pytest.raises(InputError, match="expected the name of a cure"):
         fix(tmp_path / "none.py", tmp_path, "barier")
     assert "barrier" in CURE_NAMES
 
