@@ -1,4 +1,4 @@
-"""Judges changed programs as `check` does, and says for each of them whether it is proved right."""
+"""Judges programs that a cure has changed: runs `check` on each, and decides whether it is proved right."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Records the result of `fix` on a case: the cures that were tried, and which of them are proved."""
+"""Records the result of `fix` on a case: the cures (changes of the source) that were tried, and which of them are proved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

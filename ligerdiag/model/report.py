@@ -1,4 +1,4 @@
-"""The result of a run of `check` or `inspect` as plain data, from which alone renderers write text, JSON and HTML.
+"""The result of a run of `check` or `inspect` as plain data. Renderers write text, JSON and HTML from it alone.
 
 A report has no text that a renderer would have to parse, and a renderer decides nothing about the program. A case for
 which no conclusion is drawn yet is `Judged`: it has an analysis of its schedule, or the reason why there is none.

@@ -1,13 +1,13 @@
-"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of each
-case on each target. A cause is a finding, or several findings that come from one mistake. A trouble is a problem of a case
-that is no finding: for example, the case could not be analysed.
+"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read. It has one result for each cause and trouble of
+each case on each target. A cause is a finding, or several findings that come from one mistake. A trouble is a problem of
+a case that is no finding: for example, the case could not be analysed.
 
 A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
 results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a
 fingerprint `ligerdiag/v1`, made of properties that stay the same when the code around the result moves or XLA renumbers
 its instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
-that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts
-reject a file in which one has none.
+that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts reject
+a file in which one has none.
 
 No name in a message can make a link. SARIF turns `[words](target)` into a link in any message, also in viewers that
 ignore its escapes; so a space is put between brackets and parentheses that would make a link.

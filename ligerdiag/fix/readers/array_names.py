@@ -1,8 +1,9 @@
-"""Finds the other names of an array that a kernel overwrites: `saved = r`, `pair = (r, w)`, `r = self.r`.
+"""Finds all names of an array that a kernel overwrites, besides the argument of the call: `saved = r`, `pair = (r, w)`,
+`r = self.r`.
 
-The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only the
-names that are assigned again have them. So a change assigns the new contents to every plain variable that certainly holds
-the array and is read later. The change is refused if anything else may hold the array and may be read later.
+The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only
+the names that are assigned again have them. So a change assigns the new contents to every plain variable that certainly
+holds the array and is read later. The change is refused if anything else may hold the array and may be read later.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Finds where a function is read that the program has put into a dict, a NamedTuple, a dataclass or another object.
+"""Finds the places that read a function from a dict, a NamedTuple, a dataclass or another object that stores it.
 
-The function is followed only if nothing else can be read there: all that the project puts under that key or into that field
-is the function, and no other class has a field or method of that name.
+The function is followed only if nothing else can be read there: all that the project puts under that key or into that
+field is the function, and no other class has a field or method of that name.
 """
 
 import re

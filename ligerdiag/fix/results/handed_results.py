@@ -1,4 +1,4 @@
-"""Hands the new contents of an overwritten array up to the callers of a function that may read it."""
+"""Makes functions return the new contents of an overwritten array to those of their callers that may read the array."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Describes the change by hand by which a caller gets the new contents of an overwritten array, if the source does not show
-which function the caller calls.
+"""Describes a change that the user has to make by hand, so that a caller gets the new contents of an overwritten array.
+
+It is for callers of which the source does not show the function that they call.
 """
 
 from collections.abc import Sequence
