@@ -243,7 +243,9 @@ class CallSite:
         The source then does not show the single arguments.
         """
         if self.is_unpacked:
-            raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
+            raise CannotFixError(
+                f"the source does not show the arguments that `*` unpacks{self.file.render_place(self.call)}"
+            )
 
     @property
     def is_pallas(self) -> bool:

@@ -330,7 +330,7 @@ def test_arguments_that_are_unpacked_are_tied_as_a_whole_and_not_declared(tmp_pa
     program = "def f(*y, s=0):\n    t = jt.triton_call(*y, kernel=double_kernel, out_shape=s)\n    return t, y\n"
     assert list_changes(tmp_path, tie_readers, program) == ["+    t, y = jax.lax.optimization_barrier((t, y))"]
     for cure in (declare, call_in_place, store_out_of_place):
-        with pytest.raises(CannotFixError, match=r"unpacked with `\*` \(mine.py:12\)"):
+        with pytest.raises(CannotFixError, match=r"that `\*` unpacks \(mine.py:12\)"):
             list_changes(tmp_path, cure, program)
 
 

@@ -75,7 +75,7 @@ def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> 
     for number, one in enumerate(caller.call.args):
         if one.star and (one.star == "**" or number <= place):
             place_text = caller.file.render_place(caller.call)
-            raise CannotFixError(f"the arguments of the call are unpacked with `{one.star}`{place_text}")
+            raise CannotFixError(f"the source does not show the arguments that `{one.star}` unpacks{place_text}")
     given = [one for one in caller.call.args if one.keyword is None and not one.star]
     return given[place].value if 0 <= place < len(given) else None
 

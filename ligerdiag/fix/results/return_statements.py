@@ -24,12 +24,14 @@ def change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequ
         raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
-        raise CannotFixError(f"`{name}` returns nothing{place}")
+        raise CannotFixError(f"`{name}` would have to return an array, but it has no `return`{place}")
     kinds: set[Returned] = set()
     for statement in statements:
         file.require_unchanged(statement)
         if statement.value is None:
-            raise CannotFixError(f"`{name}` returns nothing{file.render_place(statement)}")
+            raise CannotFixError(
+                f"`{name}` would have to return an array, but a `return` has no value{file.render_place(statement)}"
+            )
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
