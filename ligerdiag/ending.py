@@ -164,10 +164,11 @@ _watches: list[EndWatch] = []
 
 @contextmanager
 def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
-    """Lets Ctrl-C, SIGTERM and the time limit end only the work of the run, inside the `with` block.
+    """Handles Ctrl-C, SIGTERM and the time limit inside the `with` block: they end the work of the run.
 
-    The work is the block of `work_until_ended`. The report is still written. Yields the object that handles these events.
-    Does nothing outside the main thread, since only the main thread gets signals. time_limit: seconds from now.
+    The work is the code inside `work_until_ended`. The report is still written after it. Yields the object that handles
+    these events. Does nothing outside the main thread, since only the main thread gets signals. time_limit: seconds from
+    now.
     """
     if threading.current_thread() is not threading.main_thread():
         yield EndWatch()

@@ -118,7 +118,7 @@ def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check` with measurements from a replay added.
 
-    Also yields a finding for each operand that races only according to the replay.
+    Also yields a finding for each operand if only the replay shows that it races.
     """
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()

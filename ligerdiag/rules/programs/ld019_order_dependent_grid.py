@@ -80,7 +80,7 @@ def _render(kernel: str, output: int | None) -> str:
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check` with measurements from a replay added.
 
-    Also yields a finding for each call whose results depend on the order only according to the replay, if an output of
+    Also yields a finding for each call if only the replay shows that its results depend on the order, and if an output of
     the program depends on the difference. This rule uses `LaunchNumbers.order_difference`. Differences through an operand
     that is overwritten, or shares bytes with an output, are in `LaunchNumbers.racing` instead, and LD011 reports them.
     """

@@ -96,8 +96,8 @@ def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check` with measurements from a replay added.
 
-    Also yields a finding for each output that a kernel reads before it is written only according to the replay. A read on
-    which no output of the program depends has no finding.
+    Also yields a finding if only the replay shows that a kernel reads an output before it is written. A read on which no
+    output of the program depends has no finding.
     """
     numbers = measured.numbers
     yield from _measure_allocations(measured)
