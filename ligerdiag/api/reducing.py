@@ -35,7 +35,8 @@ def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduc
     """Reduces one case. Returns the result and the event that ended the search early, or None if the search is complete.
 
     on_line: called with a line of text after each step that made the program smaller. Raises InputError if the selector
-    names no case or several, if the case has no finding or other symptom to keep, or if its program cannot be printed.
+    names no case or several. Also raises it if the case has no finding or other symptom to keep, or if its program cannot
+    be printed.
     Raises RunEnded if the run was ended before anything was known.
     """
     toolchains = options.toolchains or (DEFAULT,)

@@ -81,8 +81,8 @@ class RunCourse:
         Returns the event that ended the run early, or None if everything was done. ending: the event from outside, if
         there was one.
 
-        After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
-        on a device) counts as not run, unless its verdicts already show that it is not as expected.
+        After a stop at the first unexpected case, a case may have verdicts and still lack numbers (of a replay or a run
+        on a device). It counts as not run, unless its verdicts already show that it is not as expected.
         """
         run, replay, device = self.run, self.options.replay, self.options.device
         if ending is None and run.stopped_by is not None:

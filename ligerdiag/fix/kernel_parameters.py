@@ -16,8 +16,8 @@ _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "at
 def require_kernel(site: CallSite) -> cst.FunctionDef:
     """Returns the `def` of the kernel.
 
-    Raises CannotFixError if it is not in this project, or if a call passes outputs or constants in such an order that no
-    pointer can be added.
+    Raises CannotFixError if it is not in this project. Also raises it if a call passes outputs or constants in an order
+    that leaves no place for a new pointer.
     """
     if site.kernel_function is None:
         raise CannotFixError(f"the source of `{site.kernel}` is not found in this project")

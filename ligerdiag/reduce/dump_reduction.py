@@ -79,8 +79,8 @@ class DumpReducer:
     def run(self) -> None:
         """Searches for the smallest modules. After an interrupt, `finish` returns the smallest ones that were found.
 
-        Raises InputError if the module has no finding, if it cannot be converted to a protobuf and to text, or if it does
-        not show the finding without the other files of the dump.
+        Raises InputError if the module has no finding, or does not show it without the other files of the dump. Also
+        raises it if the module cannot be converted to a protobuf and to text.
         """
         modules = self._load()
         self._before = measure(modules)

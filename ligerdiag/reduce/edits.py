@@ -249,7 +249,7 @@ def run_once(program: Program, name: str) -> Program | None:
     """Returns the program with a loop replaced by its body, or a conditional replaced by one of its branches.
 
     None if that is not possible. name: the name of the loop or conditional. If the loop collects a result of every
-    iteration, the array has as many parts as before, and each of them is the result of the only iteration.
+    iteration, the array keeps its shape. Each part of it is then the result of the only iteration.
     """
 
     def insert(body: Body, number: int) -> Body | None:

@@ -97,10 +97,11 @@ def compute_agreement(
 ) -> Agreement:
     """Returns how an attribution compares with a verdict, by the table at the top of this module.
 
-    can_tell: whether right numbers prove that the output is right. They do if the intended and the stale numbers differ
-    by more than rounding, and if the run on the drawn arguments executes the read that makes the stale numbers stale.
-    in_program_order: whether the numbers equal those of running the program in the order in which it is written; if
-    they do, a lossy output differs only from the case's reference.
+    can_tell: whether right numbers prove that the output is right. They do under two conditions. The intended and the
+    stale numbers differ by more than rounding. And the run on the drawn arguments executes the read that makes the stale
+    numbers stale.
+    in_program_order: whether the numbers equal those of a run in program order (the order in which the program is
+    written). If they do, a lossy output differs only from the case's reference.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -178,7 +179,7 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | 
     """Returns the names of wrong outputs that the replayed numbers cannot prove wrong.
 
     There are three kinds. For the first kind, each finding about the output names an instruction that the replayed
-    numbers do not test (`Replay.unreached`): the drawn arguments do not enter its branch or loop, or it only computes a
+    numbers do not test (`Replay.unreached`). The drawn arguments do not enter its branch or loop, or it only computes a
     maximum that a softmax subtracts again. Outputs of the second kind are wrong only because of a wrong decision, such as
     a predicate. Outputs of the third kind depend on bytes in which XLA keeps two values.
     """

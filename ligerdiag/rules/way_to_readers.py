@@ -20,8 +20,8 @@ _MOST_FUNCTIONS = 2
 def find_way_to(call: CallPlace, reads: Sequence[ReadPlace], source_roots: Sequence[str] = ()) -> tuple[list[str], str]:
     """Returns the functions that have to return the overwritten value, innermost first, and a text about its readers.
 
-    The text names the functions that read the value, with their lines. Both results are empty in three cases: if the
-    function that calls the kernel, or one inside of it, contains every read; if the reads are in a backward pass; or if
+    The text names the functions that read the value, with their lines. Both results are empty if the function that calls
+    the kernel, or one inside of it, contains every read. They are also empty if the reads are in a backward pass, or if
     too many functions lie in between.
 
     source_roots: folders whose files may be read, to find a function that calls both the kernel's function and a

@@ -64,8 +64,8 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 def name_call(context: Context, write: HiddenWrite) -> tuple[str, str]:
     """Returns a name for the call of a hidden write, and its place as text.
 
-    If the program calls the kernel once, these are the kernel's name and an empty text. Otherwise they are a text such as
-    "the second of 3 calls of `k`", and the innermost line that only this call has, as ` (FILE:LINE)`.
+    If the program calls the kernel once, these are the kernel's name and an empty text. Otherwise the name is a text such
+    as "the second of 3 calls of `k`". The place is then the innermost line that only this call has, as ` (FILE:LINE)`.
     """
     calls = {
         one.frames: one for one in context.writes if one.kernel == write.kernel and one.module is write.module

@@ -241,9 +241,8 @@ def list_unknown_receivers(
 ) -> Iterator[str]:
     """Yields the places that may use the method on an object whose class is unknown.
 
-    These are places with an attribute of the method's name. `__call__` is special, because a call of an object does not
-    name
-    it: its places are calls of an attribute that holds an object of the class elsewhere in the project.
+    These are places with an attribute of the method's name. A call of an object does not name `__call__`. So for
+    `__call__`, the places are calls of an attribute that holds an object of the class elsewhere in the project.
     """
     name = method.name.value
     known = {file: (classes, objects) for file, classes, objects in _list_places(project, home, owner)}

@@ -104,8 +104,8 @@ class Remedy:
 def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str, int]) -> Remedy | None:
     """Returns the remedy of the finding that the page is about. None if the page must not show a remedy.
 
-    That is so if `finding` is None, has no help, or is allowed, or if the verdict of an output contradicts the numbers of
-    a replay or a device. steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
+    It must not if `finding` is None, has no help, or is allowed. It must not either if a verdict contradicts the numbers
+    of a replay or a device. steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
     """
     if finding is None or finding.suppressed is not None or not finding.help or case.status is Status.DISAGREEMENT:
         return None

@@ -80,8 +80,8 @@ def _render(kernel: str, output: int | None) -> str:
 def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check` with measurements from a replay added.
 
-    Also yields a finding for each call if only the replay shows that its results depend on the order, and if an output of
-    the program depends on the difference. This rule uses `LaunchNumbers.order_difference`. Differences through an operand
+    Also yields a finding for each call if only the replay shows that its results depend on the order. An output of the
+    program must depend on the difference. This rule uses `LaunchNumbers.order_difference`. Differences through an operand
     that is overwritten, or shares bytes with an output, are in `LaunchNumbers.racing` instead, and LD011 reports them.
     """
     numbers = measured.numbers
