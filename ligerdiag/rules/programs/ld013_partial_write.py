@@ -91,9 +91,9 @@ def measure(measured: Measured) -> Iterator[Finding]:
     """Yields the findings of `check` with the number of unwritten elements added.
 
     Also yields a finding for each output in which only a replay finds unwritten elements. An output of the kernel has no
-    finding if, on the drawn inputs, no output of the program depends on the unwritten elements. A finding of `check` goes
-    only if the program reads the output by nothing but slices at constant offsets. In any other case, the inputs of one
-    replay prove nothing, and the finding stays.
+    finding if, on the drawn inputs, no output of the program depends on the unwritten elements. But a finding of `check`
+    is dropped only if the program reads the output by nothing but slices at constant offsets. In any other case, the
+    inputs of one replay prove nothing, and the finding stays.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}
