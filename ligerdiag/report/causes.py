@@ -375,7 +375,10 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, ...], ...]:
-    """Returns the groups in their order, each in a tuple with the groups that are consequences of it."""
+    """Splits the groups into families: a group, and then the groups that are consequences of it.
+
+    The families are in the order of their first groups.
+    """
     families: dict[_Key, list[FindingGroup]] = {}
     for group in groups:
         families.setdefault(_identify(group.finding.follows_from or group.finding), []).append(group)

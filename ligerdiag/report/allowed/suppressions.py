@@ -41,7 +41,7 @@ from ligerdiag.source_text import compute_place, is_below, read_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One entry `[[tool.ligerdiag.suppress]]` of the configuration; an empty glob in it matches everything."""
+    """One entry `[[tool.ligerdiag.suppress]]` of the configuration. An empty glob in it matches everything."""
 
     rule: str
     """Id of the rule whose findings the entry allows."""

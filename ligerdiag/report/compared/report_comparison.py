@@ -152,7 +152,10 @@ class ComparedCase:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the grade is SAME and the comparison lists no single change of the case."""
+        """Returns whether the comparison shows no change of the case at all.
+
+        The grade is then SAME, and no verdict, finding or copy differs.
+        """
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property

@@ -136,7 +136,7 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """Returns the kernel call that the page about this case is about. All fields are empty if no kernel is known."""
+    """Returns the kernel call that is the subject of the case's page. All fields are empty if no kernel is known."""
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
