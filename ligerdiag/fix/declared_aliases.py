@@ -62,7 +62,8 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
         if first.is_pallas:
             if len(group) > 1 or first.find_keyword("out_specs", "grid_spec") is not None:
                 raise CannotFixError(
-                    f"the call has `out_specs`, or other calls use the same kernel{first.file.render_place(first.call)}"
+                    "no output can be added: the call has `out_specs`, or other calls use its kernel"
+                    f"{first.file.render_place(first.call)}"
                 )
             add_spares(project, group, sites, "spare_ref")
         elif given.is_old:

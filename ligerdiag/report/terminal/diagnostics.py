@@ -250,8 +250,8 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
         severity=Severity.WARNING,
         summary="something could not be decided, so it does not count as right",
         help=(
-            "see `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of a kernel if"
-            " its readers cannot be found again after XLA's optimizations"
+            "read the lines `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of"
+            " a kernel if its readers cannot be found again after XLA's optimizations"
         ),
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
