@@ -112,10 +112,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailure:
-    """A rule that raised an exception on a module, which is a bug of ligerdiag.
-
-    It is then unknown whether the rule would have found anything in the module.
-    """
+    """A rule that raised an exception on a module: a bug of ligerdiag. What the rule would have found is then unknown."""
 
     rule: str
     """Id of the rule, such as `LD001`."""
@@ -284,10 +281,7 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstElement:
-    """The element in which an output differs most from its intended value.
-
-    If elements are not finite, it is the first of these.
-    """
+    """The element in which an output differs most from its intended value, or the first one that is not finite."""
 
     dtype: str
     """Name of the output's dtype as NumPy has it, such as `bfloat16`."""
@@ -345,9 +339,8 @@ class MemoryOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMeeting:
-    """Bytes that one program of a kernel's grid writes and that a second program of the grid reads or writes.
-
-    Two atomic accesses to the same bytes count only if their order changes a result.
+    """Bytes that one program of a kernel's grid writes and that a second program of the grid reads or writes. Two atomic
+    accesses to the same bytes count only if their order changes a result.
     """
 
     buffer: int
@@ -625,9 +618,8 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns the reasons why this replay and the replay with opaque functions died.
-
-        A replay that did not die has no reason. Opaque functions are stand-ins for the custom calls.
+        """Returns the reasons why this replay and the replay with opaque functions (stand-ins for the custom calls) died.
+        A replay that did not die has no reason.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()
