@@ -16,8 +16,9 @@ NO_BYTECODE, BYTECODE_FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def find_cache_root(root: Path | None = None) -> Path:
-    """Returns the absolute path of the cache: `root`; if None, LIGERDIAG_CACHE_DIR; if unset, the user's cache folder.
-    Creates nothing.
+    """Returns the absolute path of the cache, without creating anything.
+
+    It is `root`. If that is None, it is LIGERDIAG_CACHE_DIR, or the user's cache folder if this variable is not set.
     """
     given = os.environ.get("LIGERDIAG_CACHE_DIR")
     if root is None and not given:
@@ -28,8 +29,9 @@ def find_cache_root(root: Path | None = None) -> Path:
 
 
 def is_bytecode_missing(package: str) -> bool:
-    """Returns whether this interpreter would compile a package's sources again in every process. Does not import the
-    package.
+    """Returns whether this interpreter would compile a package's sources again in every process.
+
+    Does not import the package.
     """
     if not os.environ.get(NO_BYTECODE) or os.environ.get(BYTECODE_FOLDER):
         return False
@@ -41,13 +43,14 @@ def is_bytecode_missing(package: str) -> bool:
 
 
 def locate_bytecode(cache_root: Path) -> Path:
-    """Returns the folder for Python's bytecode in the cache, which need not exist."""
+    """Returns the folder in the cache for Python's bytecode. The folder need not exist."""
     return cache_root / "bytecode"
 
 
 def keep_own_bytecode(cache_root: Path) -> None:
-    """Makes this process keep the bytecode of later imports in the cache and read it from there, unless Python already
-    keeps it elsewhere.
+    """Makes this process keep the bytecode of later imports in the cache, and read it from there.
+
+    Does nothing if Python already keeps the bytecode elsewhere.
     """
     if is_bytecode_missing("typer") and _is_private(cache_root):
         sys.dont_write_bytecode = False

@@ -27,7 +27,7 @@ MAXIMUM_MESSAGE = 400
 
 
 class FieldError(ValueError):
-    """Raised if JSON does not have the expected form; the message is one printable line that names the field."""
+    """Raised if JSON does not have the expected form. The message is one printable line that names the field."""
 
     def __init__(self, message: str) -> None:
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:MAXIMUM_MESSAGE])
@@ -35,12 +35,12 @@ class FieldError(ValueError):
 
 
 def parse_object(text: str | bytes) -> Json:
-    """Parses a JSON object; raises FieldError for anything else."""
+    """Parses a JSON object. Raises FieldError for any other text."""
     return as_object(_parse_json(text), "document")
 
 
 def decode_text(data: bytes) -> str:
-    """Returns UTF-8 as text; raises FieldError for any other bytes."""
+    """Returns bytes in UTF-8 as text. Raises FieldError for any other bytes."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,13 +50,13 @@ def decode_text(data: bytes) -> str:
 def _parse_json(text: str | bytes) -> object:
     text = decode_text(text) if isinstance(text, bytes) else text
     if not text.strip():
-        raise FieldError("not JSON: it is empty")
+        raise FieldError("expected JSON but got an empty text")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise FieldError(f"not JSON from line {error.lineno}, column {error.colno} on") from None
+        raise FieldError(f"expected JSON, but line {error.lineno} has an error at column {error.colno}") from None
     except (ValueError, RecursionError):
-        raise FieldError("not JSON: it is nested too deeply, or a number in it is too long") from None
+        raise FieldError("expected JSON, but it is nested too deeply, or a number in it is too long") from None
 
 
 def _show(value: object) -> str:
@@ -71,7 +71,7 @@ def as_object(value: object, name: str) -> Json:
 
 
 def as_list(value: object, name: str) -> list[object]:
-    """Returns the value if it is a JSON array; raises FieldError for anything else. name: the field, for the error."""
+    """Returns the value if it is a JSON array. Raises FieldError for any other value. name: the field, for the error."""
     if not isinstance(value, list):
         raise FieldError(f"expected an array for `{name}` but got {_show(value)}")
     return cast("list[object]", value)
@@ -84,34 +84,34 @@ def as_str(value: object, name: str) -> str:
 
 
 def as_int(value: object, name: str) -> int:
-    """Returns the value if it is an integer; raises FieldError for anything else. name: the field, for the error."""
+    """Returns the value if it is an integer. Raises FieldError for anything else. name: the field, for the error."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise FieldError(f"expected an integer for `{name}` but got {_show(value)}")
     return value
 
 
 def read_object(fields: Json, name: str) -> Json:
-    """Returns the field `name` as a JSON object; raises FieldError if it is missing or not an object."""
+    """Returns the field `name` as a JSON object. Raises FieldError if it is missing or not an object."""
     return as_object(fields.get(name), name)
 
 
 def read_list(fields: Json, name: str) -> list[object]:
-    """Returns the field `name` as a list; raises FieldError if it is missing or not an array."""
+    """Returns the field `name` as a list. Raises FieldError if it is missing or not an array."""
     return as_list(fields.get(name), name)
 
 
 def read_str(fields: Json, name: str) -> str:
-    """Returns the field `name` as a string; raises FieldError if it is missing or not a string."""
+    """Returns the field `name` as a string. Raises FieldError if it is missing or not a string."""
     return as_str(fields.get(name), name)
 
 
 def read_int(fields: Json, name: str) -> int:
-    """Returns the field `name` as an integer; raises FieldError if it is missing or not an integer."""
+    """Returns the field `name` as an integer. Raises FieldError if it is missing or not an integer."""
     return as_int(fields.get(name), name)
 
 
 def read_count(fields: Json, name: str) -> int:
-    """Returns the field `name` as an integer of at least 0; raises FieldError if it is missing or anything else."""
+    """Returns the field `name` as an integer of at least 0. Raises FieldError if it is missing or has another value."""
     value = read_int(fields, name)
     if value < 0:
         raise FieldError(f"expected a number of at least 0 for `{name}` but got {_show(value)}")
@@ -119,37 +119,40 @@ def read_count(fields: Json, name: str) -> int:
 
 
 def read_bool(fields: Json, name: str) -> bool:
-    """Returns the field `name` as a bool; raises FieldError if it is missing or not a bool."""
+    """Returns the field `name` as a bool. Raises FieldError if it is missing or not a bool."""
     return _as_bool(fields.get(name), name)
 
 
 def read_float(fields: Json, name: str) -> float:
-    """Returns the field `name` as a number; raises FieldError if it is missing or not a number."""
+    """Returns the field `name` as a number. Raises FieldError if it is missing or not a number."""
     return _as_float(fields.get(name), name)
 
 
 def read_word[Word: StrEnum](kind: type[Word], fields: Json, name: str) -> Word:
-    """Returns the field `name` as a member of the enum `kind`; raises FieldError if it is missing or not a member."""
+    """Returns the field `name` as a member of the enum `kind`. Raises FieldError if it is missing or not a member."""
     return _as_word(kind, fields.get(name), name)
 
 
 def read_strs(fields: Json, name: str) -> tuple[str, ...]:
-    """Returns the field `name`, an array of strings, as a tuple; raises FieldError if it is missing or anything else."""
+    """Returns the field `name`, an array of strings, as a tuple. Raises FieldError if it is missing or has another type."""
     return tuple(as_str(item, name) for item in read_list(fields, name))
 
 
 def read_str_map(fields: Json, name: str) -> dict[str, str]:
-    """Returns the field `name` as a mapping from string to string; raises FieldError if it is missing or anything else."""
+    """Returns the field `name` as a dict from string to string.
+
+    Raises FieldError if it is missing or has another type.
+    """
     return {key: as_str(value, name) for key, value in read_object(fields, name).items()}
 
 
 def read_record[A](kind: type[A], fields: Json, name: str) -> A:
-    """Returns the field `name` as a record of the given kind; raises FieldError if it does not fit."""
+    """Returns the field `name` as a record of class `kind`. Raises FieldError if it does not fit."""
     return _decode(kind, fields.get(name), name)
 
 
 def encode_record(value: object) -> Any:
-    """Returns the record as a value for `json.dumps`, from which `decode_record` makes an equal record."""
+    """Returns the record as a value for `json.dumps`. `decode_record` makes an equal record from it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
@@ -169,33 +172,32 @@ def encode_record(value: object) -> Any:
 
 
 def decode_record[A](kind: type[A], value: object) -> A:
-    """Returns a record of the given kind, made from a value of `json.loads`; raises FieldError if the value does not
-    fit.
-    """
+    """Returns a record of class `kind`, made from a value of `json.loads`. Raises FieldError if the value does not fit."""
     return _decode(kind, value, "document")
 
 
 def parse_record[A](kind: type[A], text: str | bytes) -> A:
-    """Returns a record of the given kind, parsed from JSON text; raises FieldError if the text does not hold one."""
+    """Returns a record of class `kind`, parsed from JSON text. Raises FieldError if the text has no such record."""
     return decode_record(kind, _parse_json(text))
 
 
 def pack_record(value: object) -> bytes:
-    """Returns the record as gzipped JSON: the same bytes for the same record."""
+    """Returns the record as gzipped JSON. Equal records give equal bytes."""
     return gzip.compress(json.dumps(encode_record(value)).encode(), mtime=0)
 
 
 def unpack_record[A](kind: type[A], data: bytes, *, maximum: int) -> A:
-    """Returns the record packed by `pack_record`; raises FieldError if the bytes contain no such record, or unpack to
-    more than `maximum` bytes.
+    """Returns the record that `pack_record` packed.
+
+    Raises FieldError if the bytes contain no such record, or unpack to more than `maximum` bytes.
     """
     stream = zlib.decompressobj(wbits=31)
     try:
         text = stream.decompress(data, maximum)
     except zlib.error as error:
-        raise FieldError(f"expected valid gzip data: {error}") from error
+        raise FieldError(f"cannot unpack the gzip data: {error}") from error
     if not stream.eof:
-        raise FieldError(f"expected a complete record of at most {maximum} bytes when unpacked")
+        raise FieldError(f"the record is incomplete, or has more than {maximum} bytes when unpacked")
     return parse_record(kind, text)
 
 

@@ -52,7 +52,7 @@ FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings of a configuration file; a setting is empty if the file does not set it."""
+    """The settings of a configuration file. A setting is empty if the file does not set it."""
 
     suppress: tuple[ConfigEntry, ...] = ()
     effects: tuple[DeclaredEffects, ...] = ()
@@ -72,10 +72,10 @@ class Config:
 
 
 def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = ()) -> Config:
-    """Returns the configuration in `path`; if `path` is None, the configuration in the nearest pyproject.toml from
-    `directory` upwards; if there is no such file, an empty configuration.
+    """Returns the configuration in `path`, or in the nearest pyproject.toml from `directory` upwards if `path` is None.
 
-    inspected: a pyproject.toml that came with these paths is ignored.
+    Returns an empty configuration if there is no such file. inspected: a pyproject.toml that came with these paths is
+    ignored.
 
     Raises InputError, in one line with file and key, for a wrong key or value, and for a `path` that has no table
     `[tool.ligerdiag]`.
@@ -86,7 +86,7 @@ def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = 
     raw = _read_table(file)
     if raw is None:
         if path is not None:
-            raise InputError(f"expected {TABLE} in `{file}` but there is none")
+            raise InputError(f"`{file}` has no table {TABLE}: add one, or name another file")
         return Config()
     try:
         return _parse(raw, file)
@@ -95,9 +95,9 @@ def load_config(path: Path | None, directory: Path, inspected: Sequence[Path] = 
 
 
 def find_foreign_config(directory: Path, inspected: Sequence[Path]) -> Path | None:
-    """Returns the pyproject.toml that is ignored because it came with `inspected`; None if there is none.
+    """Returns the pyproject.toml that is ignored because it came with `inspected`, or None if there is none.
 
-    It is ignored because the author of a dump must not decide which findings about the dump are allowed.
+    The author of a dump must not decide which findings about the dump are allowed.
     """
     nearest = next(_list_files(directory), None)
     return nearest if nearest is not None and _came_with(nearest, inspected) else None
@@ -233,8 +233,9 @@ def _read_words(value: object, key: str, where: str) -> str:
 
 
 def require_known(fields: Mapping[str, object], known: Sequence[str], where: str) -> None:
-    """Raises InputError for an unknown key, and names the nearest known one. where: the place of the fields, for the
-    message.
+    """Raises InputError for an unknown key. The message names the nearest known key.
+
+    where: the place of the fields, for the message.
     """
     for key in fields:
         if key not in known:

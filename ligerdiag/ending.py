@@ -24,10 +24,10 @@ _MILLISECONDS = 1000
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the operating system kill this process when its parent ends; if the parent has ended already, ends this
-    process now. parent: the parent's process id.
+    """Makes the operating system kill this process when its parent ends.
 
-    Suits a process that starts no other processes. The process also ends when the parent's thread ends that has started it.
+    If the parent has ended already, ends this process now. parent: the parent's process id. Use it in a process that
+    starts no other processes. This process also ends when the thread of the parent that started it ends.
     """
     with suppress(OSError, AttributeError):  # not on Linux: there, the caller watches the parent itself
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -36,20 +36,20 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_group_with_parent(pipe: int) -> None:
-    """Starts a thread that ends this process and its process group when the parent closes its end of the pipe, or soon after
-    the parent has ended. pipe: the descriptor of this process's end.
+    """Starts a thread that ends this process and its process group when the parent ends.
 
-    Suits a process that runs a user's code. Such code may start other processes that keep the parent's end of the pipe open,
-    so the thread also checks whether the parent still exists.
+    The thread notices that the parent closes its end of the pipe. pipe: the descriptor of this process's end. Use it in a
+    process that runs a user's code. Such code may start processes that keep the parent's end of the pipe open, so the
+    thread also checks whether the parent still exists.
     """
     threading.Thread(target=_watch, args=(pipe, os.getppid()), daemon=True).start()
 
 
 def watch_parent() -> Callable[[], None]:
-    """Starts a thread that ends this process and its process group soon after the parent has ended. Returns a function
-    that stops the thread and waits until it has stopped.
+    """Starts a thread that ends this process and its process group soon after the parent has ended.
 
-    Suits a process that first imports modules and then forks: it must have only one thread at the fork.
+    Returns a function that stops the thread and waits until it has stopped. Use it in a process that first imports
+    modules and then forks: such a process must have only one thread at the fork.
     """
     parent, is_over = os.getppid(), threading.Event()
 
@@ -93,7 +93,7 @@ class Ending(StrEnum):
 
 
 class RunEnded(KeyboardInterrupt):
-    """Raised in the main thread to end a run early; `ending` is the event that ended it."""
+    """Raised in the main thread to end a run early. `ending` is the event that ended it."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.value)
@@ -101,7 +101,7 @@ class RunEnded(KeyboardInterrupt):
 
 
 class Work:
-    """Says how the work of a run ended: complete, or early because of an event."""
+    """How the work of a run ended: complete, or early because of an event."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -109,7 +109,7 @@ class Work:
 
 
 class EndWatch:
-    """Handles the signals of one run."""
+    """The handler of the signals that can end one run."""
 
     def __init__(self) -> None:
         self.is_over_time = False
@@ -133,7 +133,7 @@ class EndWatch:
         self.is_working, self._is_finishing = False, True
 
     def handle(self, number: int, frame: object) -> None:
-        """Handles SIGINT and SIGTERM; the timer sends SIGTERM, too, when the time is up."""
+        """Handles SIGINT and SIGTERM. When the time is up, a timer sends SIGTERM, too."""
         del frame
         if os.getpid() != self._process:  # this process is a forked child that runs no program of its own
             _die_of(number)
@@ -164,10 +164,11 @@ _watches: list[EndWatch] = []
 
 @contextmanager
 def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
-    """Inside the `with` block, Ctrl-C, SIGTERM and the time limit end the work of the run (`work_until_ended`), and its
-    report is still written. Yields the object that handles these events.
+    """Handles Ctrl-C, SIGTERM and the time limit inside the `with` block: they end the work of the run.
 
-    time_limit: seconds from now. Does nothing outside the main thread, since only the main thread gets signals.
+    The work is the code inside `work_until_ended`. The report is still written after it. Yields the object that handles
+    these events. Does nothing outside the main thread, since only the main thread gets signals. time_limit: seconds from
+    now.
     """
     if threading.current_thread() is not threading.main_thread():
         yield EndWatch()
@@ -191,10 +192,12 @@ def watch_for_end(time_limit: float | None = None) -> Generator[EndWatch]:
 
 @contextmanager
 def work_until_ended(*, again: bool = False) -> Generator[Work]:
-    """Runs the `with` block until it is complete or until Ctrl-C, SIGTERM or the time limit ends it, which raises no error
-    outside of the block. The yielded `Work` says which event ended it.
+    """Runs the `with` block until it is complete, or until Ctrl-C, SIGTERM or the time limit ends it.
 
-    again: whether an event ends this block even after an earlier block of the run is complete and its results are written.
+    Such an event raises no error outside of the block. The yielded `Work` has the event that ended the block, if any.
+
+    again: whether an event ends this block even after an earlier block of the run is complete and its results are
+    written.
     """
     work = Work()
     watch = _watches[-1] if _watches else None

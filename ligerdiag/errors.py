@@ -15,8 +15,9 @@ from typing import ClassVar
 
 
 class LigerdiagError(Exception):
-    """Base of the errors that ligerdiag raises on purpose; `str(error)` is one line, in lower case and without a final
-    stop.
+    """The base class of the errors that ligerdiag raises on purpose.
+
+    `str(error)` is one line, in lower case and without a final stop.
     """
 
     exit_code: ClassVar[int] = 3
@@ -27,21 +28,27 @@ class LigerdiagError(Exception):
 
 
 class InputError(LigerdiagError):
-    """Raised if the request is wrong: no such file, case, target or rule, or a mesh that does not fit (exit code 2)."""
+    """Raised if the request is wrong (exit code 2).
+
+    For example, there is no such file, case, target or rule, or the mesh does not fit.
+    """
 
     exit_code: ClassVar[int] = 2
 
 
 class CaseError(LigerdiagError):
-    """Raised if a case file raises when imported, or a case's function when traced (exit code 2: the user's input)."""
+    """Raised if a case file raises when it is imported, or a case's function when it is traced.
+
+    The exit code is 2, because the user's input is wrong.
+    """
 
     exit_code: ClassVar[int] = 2
 
 
 class CompileError(LigerdiagError):
-    """Raised if XLA or a worker failed: compile error, abort, timeout, out of memory (exit code 3).
+    """Raised if XLA or a worker failed (exit code 3): compile error, abort, timeout, out of memory.
 
-    `log_tail` holds the last lines of the worker's log, for the report.
+    `log_tail` has the last lines of the worker's log, for the report.
     """
 
     def __init__(self, message: str, log_tail: str = "") -> None:
@@ -50,13 +57,14 @@ class CompileError(LigerdiagError):
 
 
 class WorkerImportError(CompileError):
-    """Raised if the Python of a toolchain cannot import a package that a worker needs, such as jax (exit code 3). Every
-    case would fail in the same way, so the whole request fails.
+    """Raised if the Python of a toolchain cannot import a package that a worker needs, such as jax (exit code 3).
+
+    Every case would fail in the same way, so the whole request fails.
     """
 
 
 def describe_error(error: LigerdiagError) -> str:
-    """Returns the error as one line; for a failed worker, the last line of the worker's log is added."""
+    """Returns the error as one line. For a failed worker, the line includes the last line of the worker's log."""
     said = error.log_tail.strip().splitlines() if isinstance(error, CompileError) else []
     return f"{error}: {said[-1].strip()}" if said else str(error)
 
@@ -69,7 +77,7 @@ _MOST_LETTERS = 200
 
 
 def describe_bug(fault: Exception) -> str:
-    """Returns one line on a bug of ligerdiag, such as `IndexError list index out of range (ld009.py:12)`.
+    """Returns one line about a bug of ligerdiag, such as `IndexError list index out of range (ld009.py:12)`.
 
     If LIGERDIAG_DEBUG is set, raises the exception again instead.
     """
@@ -81,8 +89,9 @@ def describe_bug(fault: Exception) -> str:
 
 
 class UsedWorkerError(LigerdiagError):
-    """Raised if a worker process that has imported a case file is asked for another case file, or for the same file after it
-    has changed. The caller then has to start a new worker.
+    """Raised if a worker process gets a job that only a new worker can do.
+
+    The process has imported a case file. The job is for another case file, or for the same file after it has changed.
     """
 
 
@@ -100,10 +109,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def describe_fault(fault: BaseException) -> str:
-    """Returns a text on an exception such as `mine.py:12: ValueError: message`, with the innermost line of the user's
-    code.
+    """Returns a text about an exception, such as `mine.py:12: ValueError: message`.
 
-    For an exception group, the text includes its parts.
+    The place is the innermost line of the user's code. For an exception group, the text includes its parts.
     """
     message = " ".join(str(fault).split("\n\n")[0].split())[:MAXIMUM_MESSAGE]
     parts: tuple[BaseException, ...] = getattr(fault, "exceptions", ()) if _is_group(fault) else ()
@@ -149,8 +157,9 @@ def _is_group(fault: BaseException) -> bool:
 
 
 def find_place(fault: BaseException) -> str:
-    """Returns the innermost line of the traceback that is in a file of the user's, such as `mine.py:12`; or else the
-    innermost line of code without a file, such as `<string>:3` of `python -c`. Returns "" if there is no such line.
+    """Returns the innermost line of the traceback that is in a file of the user, such as `mine.py:12`.
+
+    If there is none, returns the innermost line of code without a file, such as `<string>:3` of `python -c`, or "".
     """
     frames = traceback.extract_tb(fault.__traceback__)[::-1]
     own = [frame for frame in frames if is_project_file(frame.filename)]
@@ -179,13 +188,14 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def list_case_path() -> tuple[str, ...]:
-    """Returns, in a worker, the absolute folders of the user's PYTHONPATH; () in any other process."""
+    """Returns the absolute folders of the user's PYTHONPATH in a worker, and () in any other process."""
     return tuple(path for path in os.environ.get(CASE_PATH, "").split(os.pathsep) if path)
 
 
 def holds_installed(folder: Path) -> bool:
-    """Returns whether the folder contains installed packages and no project of the user's, as a folder of `pip install
-    --target` does.
+    """Returns whether the folder contains installed packages and no project of the user.
+
+    A folder of `pip install --target` is an example.
     """
     return any(folder.glob("*.dist-info")) and not (folder / "pyproject.toml").exists()
 

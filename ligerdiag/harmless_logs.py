@@ -18,9 +18,7 @@ _HARMLESS = re.compile(r"Unable to load (cu\w+|CUPTI|NVSHMEM|NCCL)\b", re.IGNORE
 
 
 def keep_record(record: logging.LogRecord) -> bool:
-    """Returns False for JAX's error about a missing CUDA library, so that it is not logged, and True for any other log
-    record.
-    """
+    """Returns whether Python should log the record: False only for JAX's error about a missing CUDA library."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.getMessage().startswith("Jax plugin configuration error") and _HARMLESS.search(str(error)))
 
@@ -31,8 +29,9 @@ def has_nvidia_device() -> bool:
 
 
 def hide_harmless_logs() -> None:
-    """Removes JAX's errors about missing CUDA libraries from the logs of this process, unless the machine has an NVIDIA
-    GPU. A second call changes nothing.
+    """Removes JAX's errors about missing CUDA libraries from the logs of this process.
+
+    Does nothing if the machine has an NVIDIA GPU. A second call changes nothing.
     """
     if not os.environ.get("LIGERDIAG_DEBUG") and not has_nvidia_device():
         logging.getLogger(LOGGER).addFilter(keep_record)

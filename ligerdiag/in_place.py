@@ -25,8 +25,7 @@ if _ALIASES not in _KEYWORDS:  # this jax-triton would take the keyword for one 
 
 
 def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), **keywords: Any) -> tuple[Any, ...]:
-    """Calls a Triton kernel. Returns the kernel's outputs, followed by the new value of each operand that the kernel
-    overwrites.
+    """Calls a Triton kernel. Returns the kernel's outputs, and then the new value of each operand that it overwrites.
 
     written: the operand that the kernel overwrites, given as its position among `operands` or as the name of its
         parameter; or a tuple of such operands. outputs: a list with the shape and dtype of each output that is not an
@@ -37,8 +36,8 @@ def call_in_place(*operands: Any, kernel: Any, written: Any, outputs: Any = (), 
     addresses of the written operands a second time. With jax-triton 0.4 and later the kernel may omit them. Raises
     TypeError or ValueError for wrong arguments.
 
-    For JAX the array that was passed as a written operand keeps its old value. If the program reads that array later, XLA
-    passes the kernel a copy. Put a `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it,
+    In JAX, the array that is passed as a written operand keeps its old value. If the program reads that array later, XLA
+    passes the kernel a copy of it. Put a `jax.custom_vjp` or `jax.custom_jvp` around the call to differentiate it, and
     `jax.custom_batching.sequential_vmap` to batch it.
     """
     constant = _read_parameters(kernel)
@@ -85,7 +84,9 @@ def _bind(constant: dict[str, bool], operands: tuple[Any, ...], keywords: dict[s
         if name in bound:
             raise TypeError(f"`{name}` is given by its position and by its name: leave one of them out")
         if name in ("out_shape", "out_type", _ALIASES):
-            raise TypeError(f"`{name}` is for `triton_call`: use `outputs` and `written` instead")
+            raise TypeError(
+                f"`call_in_place` does not take `{name}` of `triton_call`: use `outputs` and `written` instead"
+            )
         if name not in constant and _is_array(value):
             raise TypeError(f"`{name}` is an array, but the kernel has no such parameter: it has {_list(constant)}")
     return bound | keywords

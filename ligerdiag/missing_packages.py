@@ -15,20 +15,20 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def is_missing(module: str) -> bool:
-    """Returns whether Python cannot find the top-level module; does not import it."""
+    """Returns whether Python cannot find the top-level module. Does not import it."""
     return find_spec(module) is None
 
 
 def describe_missing(purpose: str, package: str) -> str:
     """Returns one line such as "reading a kernel needs `triton`, which is not installed: `pip install 'triton>=3.6'`".
 
-    purpose: the subject of the sentence.
+    purpose: the subject of the sentence, such as "reading a kernel".
     """
     return f"{purpose} needs `{package}`, {NOT_INSTALLED}: `{render_command([package])}`"
 
 
 def render_command(packages: Iterable[str]) -> str:
-    """Returns the `pip` command that installs packages, in the versions that ligerdiag's own metadata allows."""
+    """Returns the `pip` command that installs packages in the versions that ligerdiag's metadata allows."""
     allowed = _read_requirements()
     return " ".join(["pip install", *(_quote(allowed.get(package, package)) for package in packages)])
 

@@ -17,15 +17,14 @@ _MINOR = re.compile(r"\d+\.\d+")
 
 
 def compute_version() -> str:
-    """Returns the version of ligerdiag; `unknown` if it is neither installed nor a source tree."""
+    """Returns the version of ligerdiag, or `unknown` if it is neither installed nor a source tree."""
     return _read_metadata()[0]
 
 
 def compute_page_address(page: str) -> str:
-    """Returns the address of a page on the web, such as `https://…/0.1/rules/ld001-stale-read/`; empty if the address of
-    the documentation is unknown.
+    """Returns the web address of a page of the documentation, such as `https://…/0.1/rules/ld001-stale-read/`.
 
-    page: the path of the Markdown file below docs/.
+    Empty if the address of the documentation is unknown. page: the path of the Markdown file below docs/.
     """
     version, site = _read_metadata()
     path = PurePosixPath(page)
@@ -34,7 +33,10 @@ def compute_page_address(page: str) -> str:
 
 
 def compute_site_folder(version: str) -> str:
-    """Returns the folder of a version on the site, such as `0.1` for 0.1.3; `latest` if the version is unknown."""
+    """Returns the folder of a version on the documentation's site, such as `0.1` for 0.1.3.
+
+    Returns `latest` if the version is unknown.
+    """
     minor = _MINOR.match(version)
     return LATEST if minor is None else minor[0]
 

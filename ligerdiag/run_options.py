@@ -21,7 +21,7 @@ DEFAULT_TARGETS = ("h100",)
 
 
 class Option:
-    """The spelling and the help text of a field on the command line."""
+    """The name and the help text that a field has as an option of the command line."""
 
     def __init__(
         self,
@@ -42,7 +42,9 @@ Jobs = Annotated[
 ]
 Cache = Annotated[
     Path | None,
-    Option("--cache-dir", metavar="DIR", help="Folder that keeps compiled programs. [default: the user's cache]"),
+    Option(
+        "--cache-dir", metavar="DIR", help="Folder in which to cache compiled programs. [default: the user's cache]"
+    ),
 ]
 """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
 _TIMEOUT = "Time limit for each compile, inspection or replay of one program."
@@ -96,7 +98,7 @@ ToolchainName = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """Options of `check`: which cases to check, and how."""
+    """The options of `check`: which cases to check, and how."""
 
     selectors: Annotated[
         tuple[Selector, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
@@ -127,7 +129,12 @@ class CheckOptions:
     ] = False
     orders: Annotated[
         int,
-        Option("--orders", min=0, metavar="N", help="Replay each schedule in N other legal orders, too."),
+        Option(
+            "--orders",
+            min=0,
+            metavar="N",
+            help="Replay each schedule also in N more orders that its dependences allow.",
+        ),
     ] = 0
     opaque: Opaque = False
     device: Annotated[
@@ -184,7 +191,7 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOptions:
-    """Options of `record-tuning`: the cases to compile on this machine's GPUs, and the file to write."""
+    """The options of `record-tuning`: the cases to compile on this machine's GPUs, and the file to write."""
 
     selectors: Annotated[
         tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
@@ -192,7 +199,7 @@ class TuningOptions:
     """The cases to compile; without any, all cases of the folder `cases`."""
     output: Annotated[
         Path,
-        Option("--output", metavar="FILE", help="File to write: text if it ends in .pbtxt or .txt, else binary."),
+        Option("--output", metavar="FILE", help="File to write: text if its name ends in .pbtxt or .txt, else binary."),
     ]
     timeout: Timeout = 600.0
     """Seconds that compiling one case may take."""
@@ -201,7 +208,7 @@ class TuningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectOptions:
-    """Options of `inspect`: which modules to inspect, and how."""
+    """The options of `inspect`: which modules to inspect, and how."""
 
     paths: Annotated[tuple[Path, ...], Option(help="Directories and files to inspect.", show_default=False)]
     """The paths to inspect: dump directories, files with a module, artifact directories."""
@@ -213,7 +220,7 @@ class InspectOptions:
     first limit from the size of the module's files, and the second one from an estimate.
     """
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder in which to cache the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     replay: Replays = True
@@ -268,13 +275,13 @@ class InspectOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectOptions:
-    """Options of `bisect`: the case, the axis (the property to vary, such as XLA's flags), and how to search."""
+    """The options of `bisect`: the case, the axis (the property to vary, such as XLA's flags), and how to search."""
 
     selectors: Annotated[
         tuple[str, ...], Option(metavar="CASE...", help="Cases, as ids, globs, files, or module:name.")
     ]
     """The cases to bisect, each by itself."""
-    axis: Annotated[Axis, Option("--over", help="What to vary from compile to compile.")]
+    axis: Annotated[Axis, Option("--over", help="Property to vary from compile to compile.")]
     targets: BisectTargets = DEFAULT_TARGETS
     """Names of targets, or paths of target descriptions. There is one search for each target, except along the axis
     `targets`, which compares them with each other; for this axis, () means a100, b200, h100 and h200.
@@ -312,7 +319,7 @@ class BisectOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReduceOptions:
-    """Options of `reduce`: the case, the property to keep, and where the result goes."""
+    """The options of `reduce`: the case, the symptom to keep (such as a finding), and where the result goes."""
 
     selector: Annotated[
         str,
@@ -328,7 +335,7 @@ class ReduceOptions:
         Option(
             "--output",
             metavar="FILE",
-            help="Python file to write; FILE.hlo and FILE.steps get the same name with these suffixes.",
+            help="Python file to write. Two more files get its name with the suffixes .hlo and .steps.",
         ),
     ] = Path("reduced.py")
     rule: Annotated[
@@ -340,7 +347,7 @@ class ReduceOptions:
         ),
     ] = ""
     numbers: Annotated[
-        bool, Option("--numbers", help="Replay each smaller program, too: its numbers must stay wrong.")
+        bool, Option("--numbers", help="Replay each smaller program, too, and keep it only if its numbers are wrong.")
     ] = False
     target: Annotated[str, Option("--target", metavar="NAME", help="GPU to compile for.")] = "h100"
     toolchains: Annotated[
@@ -348,7 +355,7 @@ class ReduceOptions:
         Option(
             "--toolchains",
             metavar="NAMES",
-            help="Toolchain to compile with. With two, such as 0.6,default, the difference between their verdicts is kept.",
+            help="Toolchain to compile with. With two, such as 0.6,default, the program keeps the difference in verdicts.",
         ),
     ] = ()
     """Names of one or two toolchains; () means the default one."""
@@ -363,7 +370,7 @@ class ReduceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """Options of `diff`: what to compare, and how."""
+    """The options of `diff`: what to compare, and how."""
 
     subjects: Annotated[
         tuple[str, ...],
@@ -399,7 +406,7 @@ class DiffOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """Options of `compare`: the two reports to compare, and how."""
+    """The options of `compare`: the two reports to compare, and how."""
 
     old: Annotated[
         Path,
@@ -413,7 +420,7 @@ class CompareOptions:
     timeout: TimeoutBySize = None
     """Seconds that inspecting one module of a dump may take; None derives the limit from the size of its files."""
     cache_directory: Annotated[
-        Path | None, Option("--cache-dir", metavar="DIR", help="Folder that keeps the effects of kernels.")
+        Path | None, Option("--cache-dir", metavar="DIR", help="Folder in which to cache the effects of kernels.")
     ] = None
     """Folder of the cache; None means LIGERDIAG_CACHE_DIR, else the user's cache directory."""
     effects: tuple[DeclaredEffects, ...] = ()

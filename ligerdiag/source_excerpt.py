@@ -25,7 +25,7 @@ _TAB = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """Lines around a place in the user's source, without the indentation that they share."""
+    """Lines around a place in the user's source. The indentation that all of them share is removed."""
 
     first: int
     """1-based number of the first line."""
@@ -40,13 +40,14 @@ class Excerpt:
 
     @property
     def line(self) -> str:
-        """Returns the line at the place, which is one of the excerpt's lines."""
+        """Returns the line at the place. It is one of the excerpt's lines."""
         return self.lines[self.marked]
 
 
 def load_unchanged_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """Returns the source line without its indentation; "" if it cannot be read, or if the columns of the place show that the
-    file has changed since it was compiled.
+    """Returns the source line without its indentation, or "" if it cannot be read.
+
+    Returns "" as well if the columns of the place show that the file has changed since it was compiled.
     """
     if source.span is not None and load_excerpt(source, roots) is None:
         return ""
@@ -54,8 +55,10 @@ def load_unchanged_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 
 def load_excerpt(source: SourceLine, roots: Sequence[str], *, around: int = 1) -> Excerpt | None:
-    """Returns the line at a place of the user's source with `around` lines before and after it; None if the file may not be
-    read, no longer exists or has changed, or if the line is blank. roots: real paths of folders.
+    """Returns the line at a place of the user's source, with `around` lines before and after it.
+
+    None if the file may not be read, no longer exists or has changed, or if the line is blank. roots: real paths of
+    folders.
     """
     lines = load_source_lines(source.file, roots)
     text = lines[source.line - 1] if 1 <= source.line <= len(lines) else ""

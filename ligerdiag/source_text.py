@@ -26,7 +26,7 @@ _MARKS = (".git", ".hg", ".jj", ".svn")
 
 
 def find_usual_root(directory: Path) -> str:
-    """Returns the real path of the repository that holds `directory`; if it is in none, that of `directory` itself."""
+    """Returns the real path of the repository around `directory`, or of `directory` itself if there is none."""
     here = directory.resolve()
     return str(next((folder for folder in (here, *here.parents) if any((folder / m).exists() for m in _MARKS)), here))
 
@@ -56,8 +56,9 @@ MAX_LINE_CHARACTERS = 160
 
 
 def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
-    """Returns the text of a source line, stripped and of at most `MAX_LINE_CHARACTERS`; "" if it is unknown, missing or
-    must not be read.
+    """Returns the text of a source line, stripped and of at most `MAX_LINE_CHARACTERS`.
+
+    Empty if the line is unknown or missing, or if its file must not be read.
     """
     if source.line < 1:
         return ""
@@ -69,7 +70,7 @@ def load_source_text(source: SourceLine, roots: Sequence[str]) -> str:
 
 
 def compute_place(source: SourceLine) -> str:
-    """Returns the place as `file:line`, in which a file below the current directory is relative to it."""
+    """Returns the place as `file:line`. The path is relative if the file is below the current directory."""
     return join_place(compute_near(source.file), source.line)
 
 
@@ -81,14 +82,14 @@ def join_place(file: str, line: int) -> str:
 
 
 def parse_place(place: str) -> SourceLine:
-    """Returns the source line that a text from `compute_place` names."""
+    """Returns the source line that `compute_place` wrote as the text `place`."""
     file, _, line = place.rpartition(":")
     is_line = bool(file) and line.isdecimal() and len(line) < 10
     return SourceLine(file=file, line=int(line)) if is_line else SourceLine(file=place, line=0)
 
 
 def compute_near(text: str) -> str:
-    """Returns the text with each path below the current directory replaced by its relative form."""
+    """Returns the text with relative paths in place of absolute paths below the current directory."""
     try:
         here = os.getcwd().rstrip(os.sep) + os.sep
     except OSError:  # the folder is gone
@@ -100,7 +101,10 @@ _FOLDERS = re.compile(r"(?:[^\s`'\"()=:,]*/)+(?=[^\s/`'\"()]+\.py\b)")
 
 
 def strip_folders(text: str) -> str:
-    """Returns the text with each path of a Python file replaced by the file's name, since paths differ between machines."""
+    """Returns the text with only the file's name in place of each path of a Python file.
+
+    Paths differ between machines.
+    """
     return _FOLDERS.sub("", text)
 
 
@@ -109,21 +113,24 @@ type _Stamp = tuple[int, int]
 
 
 def load_source_lines(file: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """Returns the lines of a file; () for a file outside of all `roots`, which must not be read. roots: folders, without
-    symbolic links."""
+    """Returns the lines of a file, or () if the file is outside of all `roots` and must not be read.
+
+    roots: folders, without symbolic links.
+    """
     path = _find_readable(file, roots)
     return _load_lines(path, _read_stamp(path)) if path else ()
 
 
 def count_characters(line: str, column: int) -> int:
-    """Returns the number of characters in the first `column` bytes of the line in UTF-8, since Python counts columns in
-    bytes.
+    """Returns the number of characters in the first `column` bytes of the line in UTF-8.
+
+    Python counts columns in bytes.
     """
     return len(line.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
 
 
 def parse_source(file: str, roots: Sequence[str]) -> ast.Module | None:
-    """Returns the syntax tree of a file; None if it is outside of all `roots` or not Python."""
+    """Returns the syntax tree of a file, or None if the file is outside of all `roots` or is not Python."""
     path = _find_readable(file, roots)
     return _parse(path, _read_stamp(path)) if path else None
 
@@ -140,7 +147,7 @@ def _parse(path: str, stamp: _Stamp) -> ast.Module | None:
 
 
 def read_source(file: str, roots: Sequence[str]) -> bytes | None:
-    """Returns the contents of the file; None for a file outside of all `roots`."""
+    """Returns the contents of the file, or None if the file is outside of all `roots`."""
     path = _find_readable(file, roots)
     return _read(path) if path else None
 
@@ -162,15 +169,17 @@ TEXTS_SUFFIX = ".cells"
 
 
 def name_kept_text(file: str) -> str:
-    """Returns the name of the file in a folder of kept texts (`TEXTS_SUFFIX`) that holds the text of the code with the
-    name `file`, such as `<ipython-input-3>`.
+    """Returns the name of the file that keeps the text of code without a file, such as a notebook's cell.
+
+    The file is in a folder of kept texts (`TEXTS_SUFFIX`). `file` is the name of the code, such as `<ipython-input-3>`.
     """
     return f"{sha256(file.encode('utf-8', 'replace')).hexdigest()}.py"
 
 
 def find_kept_text(file: str, roots: Sequence[str]) -> str:
-    """Returns the path of the file that keeps the text of code with the name `file`, such as a cell of a notebook;
-    empty if no root has such a file.
+    """Returns the path of the file that keeps the text of code without a file, such as a notebook's cell.
+
+    Empty if no root has such a file. `file` is the name of the code, such as `<ipython-input-3>`.
     """
     folders = [root for root in roots if root.endswith(TEXTS_SUFFIX)]
     paths = [os.path.join(folder, name_kept_text(file)) for folder in folders]

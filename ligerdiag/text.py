@@ -32,7 +32,7 @@ def join_lines(text: str) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Returns the nearest known word as a question such as ", did you mean `x`"; empty if none is near."""
+    """Returns the nearest known word as a question, such as ", did you mean `x`". Empty if no word is near."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f", did you mean `{near[0]}`" if near else ""
 
@@ -58,10 +58,9 @@ def compute_printable(text: str) -> str:
 
 
 def compute_without_commands(text: str) -> str:
-    """Returns the line, made harmless for CI systems. A space is inserted into each sequence of characters that a CI system
-    would take for the start of a command.
+    """Returns the line with a space in each sequence of characters that a CI system would read as a command.
 
-    GitHub looks for `::name …::` at the start of a line, after blanks; GitHub and Azure look for `##[name]` or
+    GitHub looks for `::name …::` at the start of a line, after blanks. GitHub and Azure look for `##[name]` or
     `##vso[name]` anywhere.
     """
     text = _MARKED_COMMAND.sub(r"\1 \2", text)
@@ -69,8 +68,9 @@ def compute_without_commands(text: str) -> str:
 
 
 def compute_cells(text: str) -> int:
-    """Returns the number of columns that printable text takes on a terminal: wide characters take two, combining ones
-    none.
+    """Returns the number of columns that printable text needs on a terminal.
+
+    Wide characters need two columns, and combining characters need none.
     """
     if text.isascii():
         return len(text)
@@ -95,14 +95,15 @@ class _Node:
 
 
 def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = False) -> tuple[str, ...]:
-    """Returns patterns that together match `names` and no other name in `every`, which has all names of outputs.
+    """Returns patterns that together match all of `names` and nothing else in `every`, which has the names of all
+    outputs.
 
     A name is a path with dots. If `names` has all leaves of a subtree, its pattern is `path.*`. Numbered siblings with
-    the same patterns below them share one pattern, such as `layers.{0-6}.norm`. The patterns are in the order of
-    `every`, followed by the names that `every` lacks.
+    the same patterns below them share one pattern, such as `layers.{0-6}.norm`. The patterns are in the order of `every`,
+    followed by the names that `every` lacks.
 
-    coarse: a subtree also becomes one pattern if `names` has at least three quarters of its leaves; a count such as
-    `(48 of 51)` follows the pattern.
+    coarse: a subtree also becomes one pattern if `names` has at least three quarters of its leaves; a count such as `(48
+    of 51)` follows the pattern.
     """
     root, meant = _Node(), frozenset(names)
     for name in every:
@@ -113,8 +114,9 @@ def fold_names(names: Collection[str], every: Sequence[str], *, coarse: bool = F
 
 
 def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
-    """Returns a text such as "`a`, `b` and `c`", or "28 of 30 outputs" for more than FEW names. every: the names of all
-    outputs.
+    """Returns a text such as "`a`, `b` and `c`", or "28 of 30 outputs" for more than FEW names.
+
+    every: the names of all outputs.
     """
     if len(names) > FEW:
         return f"{len(names)} of {len(every)} outputs" if len(every) >= len(names) else f"{len(names)} outputs"
@@ -125,10 +127,10 @@ def describe_names(names: Sequence[str], every: Sequence[str]) -> str:
 
 
 def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
-    """Returns the patterns of `fold_names` for these names, joined by commas. every: the names of all outputs.
+    """Returns the patterns of `fold_names` for these names, joined by commas.
 
-    If there are more than MAX_PATTERNS patterns, uses those of `coarse=True`; if these are still too many, the text
-    ends with the number of patterns left out, as in "`a.*`, `b` and 3 more".
+    If there are more than MAX_PATTERNS patterns, uses those of `coarse=True`. If these are still too many, the text ends
+    with the number of patterns left out, as in "`a.*`, `b` and 3 more". every: the names of all outputs.
     """
     patterns = fold_names(names, every)
     if len(patterns) > MAX_PATTERNS:
@@ -139,8 +141,9 @@ def render_patterns(names: Collection[str], every: Sequence[str]) -> str:
 
 
 def find_layers(number: int, every: Sequence[str]) -> str:
-    """Returns the name of a list among the outputs, such as `layers`, that has exactly `number` entries; "" if there is
-    none. every: the names of all outputs, such as `layers.0.norm`.
+    """Returns the name of a list among the outputs that has exactly `number` entries, such as `layers`.
+
+    Returns "" if there is no such list. every: the names of all outputs, such as `layers.0.norm`.
     """
     members: dict[str, set[str]] = {}
     for name in every:
@@ -217,7 +220,7 @@ def _join(part: str, pattern: str) -> str:
 
 
 def order_names(names: Collection[str], every: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns each name once, in the order of the keys of `every`; names that are not among the keys come last."""
+    """Returns each name once, in the order of the keys of `every`. Names that are no keys come last."""
     place = {name: number for number, name in enumerate(every)}
     return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
 
@@ -234,7 +237,10 @@ def render_bytes(size: int) -> str:
 
 
 def find_unit(size: int) -> int:
-    """Returns the power of 1024 to use as the unit: the size then has at most three digits before the point."""
+    """Returns the power of 1024 that is the unit for a size.
+
+    In this unit, the size has at most three digits before the point.
+    """
     power = 0
     while power < len(_UNITS) - 1 and round(abs(size) / 1024**power, 1) >= 1000:
         power += 1
@@ -242,5 +248,5 @@ def find_unit(size: int) -> int:
 
 
 def render_in_unit(size: int, power: int) -> str:
-    """Returns the size in units of that power of 1024, without the unit's name."""
+    """Returns the size in the unit 1024 ** `power` as text, without the unit's name."""
     return f"{size / 1024**power:.1f}" if power else str(size)

@@ -140,8 +140,10 @@ def read_untrusted(path: Path, maximum: int, *, follow: bool = True) -> bytes:
 
 
 def is_flatbuffer(data: bytes) -> bool:
-    """Returns whether the bytes may be a flatbuffer, as `jax.export` writes it. A flatbuffer begins with the offset of
-    a table, and the table with the distance to the description of its fields. No HLO or MLIR file begins like that.
+    """Returns whether the bytes may be a flatbuffer, as `jax.export` writes it.
+
+    A flatbuffer begins with the offset of a table, and the table with the distance to the description of its fields. No
+    HLO or MLIR file begins like that.
     """
     if len(data) < _FLATBUFFER_HEAD:
         return False
@@ -157,8 +159,9 @@ _FLATBUFFER_HEAD = 12
 
 
 def count_stored_bytes(paths: Iterable[Path]) -> int:
-    """Returns the bytes that the files take on disk, without the holes of sparse files; a file that cannot be opened
-    counts 0.
+    """Returns the bytes that the files take on disk, without the holes of sparse files.
+
+    A file that cannot be opened counts 0.
     """
     return sum(map(_count_stored, paths))
 

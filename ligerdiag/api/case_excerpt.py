@@ -1,7 +1,8 @@
-"""Collects the parts of a project that a case runs: its function, what that calls, the kernels, and the imports of these.
+"""Collects the parts of a project that a case runs: its function, the functions and kernels that this calls, and their
+imports.
 
-A bug report shows them in place of a long file, or of a file that imports others of its project. The functions are those
-in which the finding has a line; from there each name is followed to its definition, also in other files of the project.
+A bug report shows these parts if the whole file is long, or imports other files of its project. The functions are those
+in which the finding has a line. From there each name is followed to its definition, also in other files of the project.
 """
 
 import ast
@@ -30,8 +31,9 @@ class _Module:
 
 
 def collect_excerpt(finding: Finding, path: Path, case_id: str, source_roots: Sequence[str]) -> tuple[ProgramPart, ...]:
-    """Returns the parts of the project's files that a case runs, that of the file `path`, which declares the case, first;
-    () if a function of the case is not found.
+    """Returns the parts of the project's files that a case runs, or () if a function of the case is not found.
+
+    The part of the file `path`, which declares the case, comes first.
     """
     collector = _Collector(tuple(source_roots))
     main = os.path.realpath(path)
@@ -47,8 +49,9 @@ def collect_excerpt(finding: Finding, path: Path, case_id: str, source_roots: Se
 
 
 def name_program(path: Path, source_roots: Sequence[str]) -> str:
-    """Returns the path of a file relative to the current folder, or else to the root of its project; its name alone if it is
-    below neither.
+    """Returns the path of a file relative to the current folder or to the root of its project.
+
+    If the file is below neither of them, returns its name alone.
     """
     real = os.path.realpath(path)
     for folder in (os.getcwd(), *sorted(source_roots, key=len)):
@@ -87,7 +90,10 @@ class _Collector:
                 self.has_function = True
 
     def add_case(self, path: str, case_id: str) -> bool:
-        """Adds the call of `Case` that declares the case, if it is written out and short. Returns whether it is found."""
+        """Adds the source of the `Case(...)` call that declares the case, if it is literal and short.
+
+        Returns whether the call is found.
+        """
         module = self._load(path)
         name = case_id.partition("[")[0]
         for statement in () if module is None else module.tree.body:
@@ -108,7 +114,7 @@ class _Collector:
         return False
 
     def follow_names(self) -> None:
-        """Adds the definition of each name that an added statement uses, and the imports of the others."""
+        """Adds the definition of each name that an added statement uses. Names without a definition get their import."""
         for _ in range(_MOST_STATEMENTS):
             if not self._pending:
                 return

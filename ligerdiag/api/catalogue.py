@@ -1,10 +1,10 @@
-"""Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains (pinned versions
-of JAX and Triton, each set in an environment of its own).
+"""Lists the cases, rules, targets and toolchains that a user can choose from, and diagnoses toolchains.
 
-A diagnosis takes four steps, and stops at the first that does not succeed: `environment` (the folder and the interpreter of
-the environment exist; the default toolchain is the packages beside ligerdiag), `packages` (each has its pinned version),
-`compile` (a small program with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that
-wrote the kernel's IR reads it, and ligerdiag finds the hidden write).
+A toolchain is a pinned set of JAX and Triton versions in an environment of its own. A diagnosis takes four steps, and
+stops at the first that does not succeed: `environment` (the folder and the interpreter of the environment exist; the
+default toolchain is the packages beside ligerdiag), `packages` (each has its pinned version), `compile` (a small program
+with a Triton kernel that overwrites its operand compiles for a GPU) and `kernel` (the Triton that wrote the kernel's IR
+reads it, and ligerdiag finds the hidden write).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ SHOWN_VERSIONS = ("jax", "jax-triton", "triton")
 
 
 class StepState(StrEnum):
-    """Whether a step of a diagnosis works; also the state of a toolchain as a whole."""
+    """Whether a step of a diagnosis works, or whether a toolchain as a whole works."""
 
     WORKS = "works"
     MISSING = "missing"
@@ -80,15 +80,18 @@ class ToolchainStatus:
 
 
 def list_statuses(cache: Cache) -> tuple[ToolchainStatus, ...]:
-    """Returns the status of each toolchain. The default toolchain comes first, then those in the table `toolchains.toml`,
-    then toolchains for single releases of JAX, such as `jax-0.7.2`, if their environments exist.
+    """Returns the status of each toolchain.
+
+    The default toolchain comes first, then those in the table `toolchains.toml`. Toolchains for single releases of JAX,
+    such as `jax-0.7.2`, come last; only those whose environment exists are listed.
     """
     made = [spec for spec in known_releases() if locate_environment(spec, cache).is_dir()]
     return tuple(_look(name, cache)[0] for name in (DEFAULT, *(spec.name for spec in (*known_toolchains(), *made))))
 
 
 def diagnose(name: str, cache: Cache, target: Target) -> ToolchainStatus:
-    """Returns the status of the toolchain after compiling a small program with it, if its environment is complete.
+    """Compiles a small program with the toolchain, if its environment is complete, and returns the toolchain's status.
+
     Raises InputError for an unknown name.
     """
     status, toolchain = _look(name, cache)
@@ -202,8 +205,9 @@ def list_toolchains(cache_directory: Path | None = None) -> tuple[ToolchainStatu
 
 
 def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Path | None = None) -> ToolchainStatus:
-    """Makes the environment of the toolchain unless it exists, and returns the status of the toolchain. Passes a line
-    about each step to `log`. Raises as `provide_toolchain` does.
+    """Makes the environment of the toolchain unless it exists, and returns the status of the toolchain.
+
+    log: gets a line about each step. Raises as `provide_toolchain` does.
     """
     cache = Cache(cache_directory)
     provide_toolchain(name, cache, log)
@@ -211,11 +215,10 @@ def create_toolchain(name: str, log: Callable[[str], None], cache_directory: Pat
 
 
 def diagnose_toolchain(name: str, target: str = "", cache_directory: Path | None = None) -> ToolchainStatus:
-    """Returns the status of the toolchain after a diagnosis, as `diagnose` does. Raises InputError for an unknown
-    toolchain or target.
+    """Diagnoses a toolchain as `diagnose` does, and returns its status.
 
     target: the GPU to compile for; empty means h100, or mi300 if the toolchain compiles for AMD GPUs. cache_directory:
-    folder of the cache; None means its usual place.
+    folder of the cache; None means its usual place. Raises InputError for an unknown toolchain or target.
     """
     is_amd = name != DEFAULT and find_spec(name).platform is Platform.ROCM
     return diagnose(name, Cache(cache_directory), load_target(target or ("mi300" if is_amd else "h100")))
@@ -266,9 +269,10 @@ def list_cases(
     cache_directory: Path | None = None,
     jobs: int | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the cases that the selectors choose; paths in them start from `directory`. Raises as `check` does.
+    """Returns the cases that the selectors choose, such as those of a file. Raises as `check` does.
 
-    If several processes do this at the same time, one does the work, and the others find the answer in the cache.
+    directory: the folder from which paths in selectors start. If several processes do this at the same time, one does the
+    work, and the others find the answer in the cache.
     """
     cache = Cache(cache_directory)
     with hold_key(cache.artifacts, "cases"), Pool(cache=cache, jobs=jobs) as pool:

@@ -79,20 +79,19 @@ def require_distinct(cases: Sequence[CaseSpec]) -> None:
         place = str(case.source)
         if case.id in places:
             both = f"`{places[case.id]}` and `{place}`"
-            raise InputError(
-                f"expected one case `{case.id}` but it is in {both}: a baseline identifies a case by its id"
-            )
+            raise InputError(f"two cases are called `{case.id}`, in {both}: a baseline identifies a case by its id")
         places[case.id] = place
 
 
 def compute_facts(report: CaseReport) -> ScheduleFacts:
-    """Returns the facts about a case's schedule that a baseline records, as the case's report has them."""
+    """Returns those facts of a case's report that a baseline records."""
     memory = None if report.memory is None else compute_figures(report.memory)
     return ScheduleFacts(outputs=report.outputs, neighbourhoods=report.neighbourhoods, memory=memory)
 
 
 def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str) -> ScheduleFacts | None:
-    """Returns the baseline's entry for one compile; None without a baseline, or if the baseline has no such entry.
+    """Returns the baseline's entry for one compile, or None if there is no baseline or no such entry.
+
     identity: the case and the target of the compile.
     """
     return baseline.entries.get(_make_key(identity, toolchain)) if baseline is not None else None
@@ -101,8 +100,9 @@ def find_recorded(baseline: Baseline | None, identity: Identity, toolchain: str)
 def list_baseline_notes(
     baseline: Baseline, path: Path, cases: Sequence[CaseReport], options: CheckOptions, versions: dict[str, str]
 ) -> Iterator[str]:
-    """Yields one-line notes on how the whole run compares with the baseline. path: the file of the baseline. versions:
-    package name to version, in this run.
+    """Yields one-line notes on how the whole run compares with the baseline.
+
+    path: the file of the baseline. versions: the version of each package in this run, by its name.
     """
     keys = {_make_key(case, options.toolchain): case for case in cases}
     compared = [case for key, case in keys.items() if key in baseline.entries and case.status is not Status.ERROR]
@@ -132,10 +132,10 @@ def _lacks_memory(baseline: Baseline, key: EntryKey) -> bool:
 
 
 def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str:
-    """Returns the text of a new baseline. It has the compiles of this run, and all other compiles of the baseline at
-    `path`, if there is such a file.
+    """Returns the text of a new baseline.
 
-    Raises InputError if the file at `path` is no baseline.
+    It has the compiles of this run. If there is a baseline at `path`, it also has all compiles there that this run does
+    not repeat. Raises InputError if the file at `path` is no baseline.
     """
     name = _choose_toolchain(options, load_targets(options.targets))
     newer = Baseline(
@@ -147,9 +147,10 @@ def render_record(report: CheckReport, options: CheckOptions, path: Path) -> str
 
 
 def render_known_findings(report: CheckReport, path: Path, date: str) -> str:
-    """Returns the text of a file that records the findings of this run as known. For cases that this run has not
-    analysed, the text keeps the entries of the file at `path`, if there is such a file. date: as YYYY-MM-DD. Raises
-    InputError if the file at `path` is not one with known findings.
+    """Returns the text of a file that records the findings of this run as known.
+
+    For cases that this run has not analysed, the text keeps the entries of the file at `path`, if there is such a file.
+    Raises InputError if that file has other contents. date: as YYYY-MM-DD.
     """
     found = [
         identify_finding(case.id, case.target, finding)
@@ -185,11 +186,12 @@ def check(options: CheckOptions, on_progress: OnProgress | None = None, policy: 
     policy: how the run chooses among the selected cases and when it stops; with a policy, the results are stored for the
     next run in this folder. None runs all cases and stores nothing.
 
-    Does not raise the failure of one case: the case's report has it. Raises InputError or CaseError if the whole request
-    fails: for a selector that matches nothing, an unknown target, or a case file that cannot be imported and is the only
-    file. If there are several files, such a file gets a report instead. After Ctrl-C, SIGTERM, the time limit (see `ending`)
-    or a stop at the first unexpected case the report holds the results so far, and says for every case which steps were not
-    done.
+    If one case fails, this raises nothing, and the report has the error of the case. Raises InputError or CaseError if
+    the whole request fails: for a selector that matches nothing, an unknown target, or a case file that cannot be
+    imported and is the only file. If there are several files, such a file gets a report instead.
+
+    A run may end early: after Ctrl-C, SIGTERM, the time limit (see `ending`) or a stop at the first unexpected case. The
+    report then has the results so far, and says for every case which steps were not done.
     """
     started = perf_counter()
     report_progress = on_progress or ignore_progress
@@ -533,8 +535,9 @@ def _list_roots(source: Source, usual: str) -> tuple[str, ...]:
 
 
 def describe_refusal(options: CheckOptions, error: LigerdiagError) -> CheckReport:
-    """Returns a report whose only content is the error that made the whole request fail. Programs that read reports can then
-    read the error, too.
+    """Returns a report that has only the error with which the whole request failed.
+
+    Programs that read reports can then read the error, too.
     """
     what = ", ".join(str(selector) for selector in options.selectors) or "cases"
     cases = tuple(conclude(refuse_source(what, target, options.toolchain, error)) for target in options.targets)

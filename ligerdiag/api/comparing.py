@@ -31,12 +31,14 @@ DEFAULT_TARGETS = ("h100",)
 
 
 def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tuple[Bisection, ...]:
-    """Bisects every selected case on every target, and returns the results. A bisection compiles a case in several ways and
-    compares the verdicts. Along the axis `targets`, each case is bisected once.
+    """Bisects every selected case on every target, and returns the results.
 
-    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not apply
-    to the case. After Ctrl-C, SIGTERM or the time limit the last bisection has only the results until then. Raises RunEnded
-    if such an event comes before the first result.
+    A bisection compiles a case in several ways and compares the verdicts. Along the axis `targets`, each case is bisected
+    once.
+
+    Raises InputError or CaseError if the request fails: for a selector that matches nothing, or an axis that does not
+    apply to the case. After Ctrl-C, SIGTERM or the time limit the last bisection has only the results until then. Raises
+    RunEnded if such an event comes before the first result.
     """
     _refuse_idle_options(options)
     if options.device:
@@ -70,11 +72,11 @@ def bisect(options: BisectOptions, on_progress: OnProgress | None = None) -> tup
 def _refuse_idle_options(options: BisectOptions) -> None:
     """Raises InputError for options that have no effect with this axis: the user meant something else."""
     if options.device and options.axis is not Axis.MITIGATION:
-        raise InputError(f"`--device` is for `--over mitigation`, not for `--over {options.axis.value}`")
+        raise InputError(f"`--device` works only with `--over mitigation`, not with `--over {options.axis.value}`")
     if (options.toolchains or options.create) and options.axis is not Axis.TOOLCHAINS:
         raise InputError(
-            f"`--toolchains` and `--create` are for `--over toolchains`, not for `--over {options.axis.value}`: choose a"
-            " single toolchain with `--toolchain`"
+            f"`--toolchains` and `--create` work only with `--over toolchains`, not with `--over {options.axis.value}`:"
+            " choose a single toolchain with `--toolchain`"
         )
     if options.toolchain != DEFAULT and options.axis is Axis.TOOLCHAINS:
         raise InputError(
@@ -118,8 +120,9 @@ _SHOWN = 5
 def diff(options: DiffOptions, on_progress: OnProgress | None = None) -> DifferenceReport:
     """Compares two compiles of each case, or the modules at two paths, and returns the differences.
 
-    Does not raise the failure of one compile: the compile's report has it. Raises InputError if the whole request fails: for
-    a case or a path that does not exist, or a path that does not have exactly one module with custom calls.
+    If one compile fails, this raises nothing, and the result has the error of the compile. Raises InputError if the whole
+    request fails: for a case or a path that does not exist, or a path that does not have exactly one module with custom
+    calls.
     """
     started = perf_counter()
     _require_comparable(options)
@@ -145,15 +148,15 @@ def _require_comparable(options: DiffOptions) -> None:
         if max(len(options.targets), len(options.toolchains)) < 2:
             raise InputError("expected two different targets or toolchains to compare, such as `--targets a100,h100`")
         if not options.subjects:
-            raise InputError(f"expected a case to compile twice but got none: {_REMEDY}")
+            raise InputError(f"no case is given to compile twice: use {_REMEDY}")
         if options.module:
-            raise InputError("`--module` chooses among the modules of a dump, and a case has none")
+            raise InputError("`--module` chooses among the modules of a dump, but the subject is a case")
     elif len(options.subjects) != 2:
-        raise InputError(f"expected two things to compare but got {len(options.subjects)}: {_REMEDY}")
+        raise InputError(f"expected two things to compare but got {len(options.subjects)}: use {_REMEDY}")
     else:
         for subject in options.subjects:
             if not Path(subject).exists():
-                raise InputError(f"expected the path of an artifact or dump but there is no `{subject}`: {_REMEDY}")
+                raise InputError(f"there is no artifact or dump `{subject}`: use {_REMEDY}")
 
 
 def _compare_cases(

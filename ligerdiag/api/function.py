@@ -63,7 +63,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFunction:
-    """A function of the running program, its arguments, and the expectation about its outputs."""
+    """A function of the running program, with its arguments and the expectation about its outputs."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -78,8 +78,7 @@ class LiveFunction:
 
 
 def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
-    """Pickles a live function (an object of the caller's process) into a file below the cache. Returns the file as a source
-    of cases.
+    """Pickles a function of the caller's process into a file below the cache, and returns the file as a source of cases.
 
     root: the folder from which a worker's imports start. Raises InputError if the function or an argument cannot be
     pickled.
@@ -129,7 +128,7 @@ def write_live_function(live: LiveFunction, cache: Cache, root: Path) -> Source:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Returns the name of the function; for a `functools.partial`, the name of the function inside it."""
+    """Returns the name of the function. For a `functools.partial`, returns the name of the function inside it."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     function = getattr(function, "__func__", function)
@@ -165,7 +164,7 @@ def _pickle_arguments(
     try:
         pickled = pickle_live(specs, unimportable, make)
     except InputError as error:
-        raise InputError(f"arguments of `{name}`: {error}") from error
+        raise InputError(f"cannot use the arguments of `{name}`: {error}") from error
     return pickled, picklers[0]
 
 
@@ -184,7 +183,7 @@ def _read_platforms() -> str | None:
 
 
 class CaseKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` with the same names and meanings as fields of `Case`."""
+    """The keywords of `ligerdiag.check` that are fields of `Case`, with the same names and meanings."""
 
     kwargs: Mapping[str, Any] | None
     mesh: Mapping[str, int] | Sequence[int] | None
@@ -197,8 +196,9 @@ class CaseKeywords(TypedDict, total=False):
 
 
 class RunKeywords(TypedDict, total=False):
-    """Keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults; and the keyword `full`, which
-    is a field of `CheckOptions.bounds`.
+    """The keywords of `ligerdiag.check` that are fields of `CheckOptions`, with the same defaults.
+
+    The keyword `full` is a field of `CheckOptions.bounds`.
     """
 
     toolchain: str
@@ -210,7 +210,7 @@ class RunKeywords(TypedDict, total=False):
 
 
 class CheckKeywords(CaseKeywords, RunKeywords, total=False):
-    """All keywords of `ligerdiag.check` other than `target`."""
+    """All keywords of `ligerdiag.check` except `target`."""
 
     cache_directory: Path | str | None
     jobs: int | None
@@ -219,15 +219,18 @@ class CheckKeywords(CaseKeywords, RunKeywords, total=False):
 
 
 def make_live_function(function: Callable[..., Any], specs: tuple[Any, ...], words: Mapping[str, Any]) -> LiveFunction:
-    """Returns the function of the caller's process as a `LiveFunction`, with its expectation and other properties. words:
-    the keywords of `ligerdiag.check`. Keywords in `CaseKeywords` set the properties, and others are ignored.
+    """Returns a `LiveFunction`: the function of the caller's process, with its expectation and other properties.
+
+    words: the keywords of `ligerdiag.check`. Those in `CaseKeywords` set the properties; the others are ignored.
     """
     return LiveFunction(function=function, specs=specs, **_choose(words, CaseKeywords))
 
 
 def make_check_options(words: Mapping[str, Any], **others: Any) -> CheckOptions:
-    """Returns the options of a run. words: the keywords of `ligerdiag.check`. Keywords in `RunKeywords` set options, and
-    others are ignored. others: further fields of CheckOptions.
+    """Returns the options of a run.
+
+    words: the keywords of `ligerdiag.check`. Those in `RunKeywords` set options; the others are ignored.
+    others: further fields of `CheckOptions`.
     """
     given = _choose(words, RunKeywords)
     bounds = Bounds(full=given.pop("full", False))
@@ -256,32 +259,33 @@ def check(
 ) -> CaseReport | tuple[CaseReport, ...]:
     """Checks whether the schedule that XLA makes of a function is right, and returns the report.
 
-    Compiles the function in a process of its own, for a GPU that this machine need not have. Then judges the schedule, and
-    replays it on the CPU, on numbers. Keeps the results in a cache, from which a second call with the same arguments is
-    answered.
+    Compiles the function in a process of its own, for a GPU that this machine need not have. Then judges the schedule,
+    and replays it on the CPU, on numbers. Results are kept in a cache; a second call with the same arguments reads them
+    there.
 
-    fn: any function of arrays, also one made by `jax.jit`, whose donated arguments, static arguments and `keep_unused`
-        count; this process does not call it. A function that a worker can import is sent by name, any other (of
+    fn: any function of arrays. This process does not call it. If `jax.jit` made it, its donated arguments, static
+        arguments and `keep_unused` apply. A function that a worker can import is sent by name, any other (of
         `__main__`, a lambda, a closure) with cloudpickle. A `jax.export.Exported` or a `jax.stages.Lowered` for CUDA has
         its own arguments, and its StableHLO is the program as written. A `jax.stages.Compiled` is judged as
-        `ligerdiag inspect` judges a dump without the module from before the optimizations, for the GPU that it was
-        compiled for, whatever the `target`.
+        `ligerdiag inspect` judges a dump without the module from before the optimizations. Its GPU is the one for which
+        it was compiled, and `target` is ignored.
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
         integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
     kwargs: the arguments that the function gets by keyword, by name, such as `{"scale": y}`; of the same kinds.
-    target: the GPU to compile for, see `ligerdiag targets`. For several, `("a100", "h100")` or "a100,h100", returns a
-        tuple of reports, one for each in their order.
-    mesh: axis name to size, or the sizes of axes called x, y, z; by default the mesh of the arguments' shardings.
+    target: the GPU to compile for, see `ligerdiag targets`. For several, such as `("a100", "h100")` or "a100,h100",
+        returns a tuple of reports, one for each target in their order.
+    mesh: the size of each axis by its name, or the sizes alone, whose axes are then called x, y, z; by default the mesh
+        of the arguments' shardings.
     name: name of the case in the report, by default the function's name.
     expected, expected_rules, effects, reference, keep_unused: as in `Case`.
     toolchain: the versions to compile with, see `ligerdiag toolchains`.
     replay: whether to replay program and schedule on numbers. full: whether to replay even if that takes long or
         much memory. device: whether to run the function on the GPUs of this machine as well.
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
-    refresh: compile and replay again even if the cache has the results, as a function needs that depends on the time,
-        random numbers, or files that a C library reads: the cache does not see them.
-    timeout: most seconds for the compile, and again for the replay.
+    refresh: whether to compile and replay again even if the cache has the results. Use it for a function that depends on
+        the time, on random numbers, or on files that a C library reads: the cache does not notice changes of these.
+    timeout: the largest number of seconds for the compile, and again for the replay.
     jobs: largest number of processes, by default one for each core.
     config: a pyproject.toml whose [tool.ligerdiag] says which findings are allowed, what kernels do, how much memory
         a program may need and what XLA's autotuner chose; none by default.
@@ -345,12 +349,10 @@ def _make_inspect_options(options: CheckOptions) -> InspectOptions:
 def check_live(
     live: LiveFunction, options: CheckOptions, root: Path, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Checks a function of the caller's process and returns the report, with a case for each target. The selectors of
-    `options` are ignored.
+    """Checks a function of the caller's process and returns the report, with a case for each target.
 
-    root: the folder from which the worker's imports start.
-
-    Raises what `check` raises, and KeyboardInterrupt after Ctrl-C, once all workers are gone.
+    The selectors of `options` are ignored. root: the folder from which the worker's imports start. Raises the errors of
+    `check`, and KeyboardInterrupt after Ctrl-C, once all workers are gone.
     """
     parse_expectation(live.expected)
     parse_expected_rules(live.expected_rules, beside=live.expected)
@@ -361,7 +363,7 @@ def check_live(
 def check_chosen(
     choice: Source | CaseSpec, options: CheckOptions, on_progress: OnProgress | None = None
 ) -> CheckReport:
-    """Returns the report of one case, or of all cases of a source. Raises what `check_live` raises."""
+    """Returns the report of one case, or of all cases of a source. Raises the errors of `check_live`."""
     report = check_cases(replace(options, selectors=(choice,)), on_progress)
     if report.interrupted:
         raise KeyboardInterrupt

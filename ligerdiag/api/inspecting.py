@@ -41,7 +41,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSelection:
-    """The modules and artifacts below the given paths that a run is to inspect."""
+    """The modules and artifacts that a run of `inspect` is to judge."""
 
     modules: tuple[ModuleFiles, ...]
     artifacts: tuple[Path, ...]
@@ -52,11 +52,11 @@ class DumpSelection:
 def select_modules(
     paths: Sequence[Path], pattern: str = "", count: Callable[[Path], int | None] = count_here
 ) -> DumpSelection:
-    """Returns the modules and artifacts below the paths. If `pattern` is given, returns only modules whose id, or a part of
-    it, matches this glob.
+    """Returns the modules and artifacts below the paths.
 
-    count: function that returns the number of modules in a text file, which may hold several. Raises InputError for a
-    path that does not exist or holds no module, and for a pattern that matches nothing.
+    pattern: a glob; if it is given, only modules whose id, or a part of it, matches the glob are returned. count: returns
+    the number of modules in a text file, which may have several. Raises InputError for a path that does not exist or has
+    no module, and for a pattern that matches nothing.
     """
     counter = ModuleCounter(count)
     dumps = [find_modules(path, counter) for path in dict.fromkeys(paths)]
@@ -134,32 +134,42 @@ def _describe_rest(dumps: Sequence[Dump]) -> list[str]:
 
 
 class Inspector(Protocol):
-    """Judges one module or artifact: `ModuleInspector` does so in this process, `sandbox` in a sandboxed one."""
+    """Judges one module or artifact.
+
+    `ModuleInspector` does so in this process, and `sandbox` in a sandboxed process.
+    """
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
         """Judges one module of a dump."""
         ...
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges one artifact. directory: the folder of the artifact."""
+        """Judges one artifact, given its directory."""
         ...
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact that was inspected last. Call it only if the outcome of that inspection has
-        `replay_seconds` above 0. subject: this module or artifact. seconds: the time limit, which is `replay_seconds`.
+        """Replays the module or artifact that was inspected last.
+
+        Call it only if the outcome of that inspection has `replay_seconds` above 0. subject: this module or artifact.
+        seconds: the time limit, which is `replay_seconds`.
         """
         ...
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact again, with opaque functions (stand-ins that read and write the same buffers)
-        instead of its custom calls. Call it only if the last outcome has `opaque_seconds` above 0.
+        """Replays the module or artifact again, with opaque functions instead of its custom calls.
+
+        Opaque functions are stand-ins that read and write the same buffers. Call it only if the last outcome has
+        `opaque_seconds` above 0.
         """
         ...
 
 
 @dataclass(slots=True)
 class InspectedModules:
-    """The outcomes of the selected modules so far. They are added one by one, so that Ctrl-C leaves a partial result."""
+    """The outcomes of the modules that have been inspected so far.
+
+    They are added one by one, so that Ctrl-C leaves a partial result.
+    """
 
     selection: DumpSelection
     judged: list[Judged] = field(default_factory=list[Judged])
@@ -179,8 +189,9 @@ class InspectedModules:
         return len(self.selection.artifacts) + len(self.selection.modules)
 
     def run(self, inspector: Inspector) -> Iterator[tuple[int, str]]:
-        """Inspects the artifacts, then the modules; yields (number, name) of each before it is inspected. The numbers
-        start at 0 and count artifacts and modules together.
+        """Inspects the artifacts, then the modules, and yields the (number, name) of each before it is inspected.
+
+        The numbers start at 0 and count artifacts and modules together.
         """
         for number, directory in enumerate(self.selection.artifacts):
             yield number, directory.name
@@ -190,7 +201,10 @@ class InspectedModules:
             self._add(inspector.inspect_module(files), files, inspector)
 
     def mark_undone(self, ending: Ending) -> None:
-        """Adds a record for each artifact and module that was not inspected completely because an event ended the run."""
+        """Adds a record for each artifact and module whose inspection is incomplete because the run was ended early.
+
+        ending: the event that ended the run.
+        """
         left = [Identity(id=str(directory), target=UNKNOWN_TARGET) for directory in self.selection.artifacts]
         left += [Identity(id=one.id, target=one.target or UNKNOWN_TARGET) for one in self.selection.modules]
         why = f"the run was ended by {ending.value} before its turn"
@@ -270,12 +284,13 @@ def _count(number: int) -> str:
 
 
 def inspect(options: InspectOptions, on_progress: OnProgress | None = None) -> CheckReport:
-    """Judges the modules with custom calls below the paths, which somebody else compiled, and returns the report. A file
-    with StableHLO is compiled first, for each target of the options.
+    """Judges the modules with custom calls below the paths, and returns the report.
 
-    Does not raise the failure of one module: the module's report has it. Raises InputError if a path holds no module, or if
-    no module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in the report as not
-    checked.
+    The modules were compiled elsewhere. A file with StableHLO is compiled first, for each target of the options.
+
+    If one module fails, this raises nothing, and the report has the error of the module. Raises InputError if a path has
+    no module, or if no module matches the pattern. After Ctrl-C, SIGTERM or the time limit the remaining modules are in
+    the report as not checked.
     """
     files = tuple(path for path in options.paths if is_stablehlo(path))
     others = tuple(path for path in options.paths if path not in files)

@@ -1,6 +1,7 @@
-"""Writes the body of a bug report about the only case of a run that has something to report. Besides the report of the
-run, the body needs the program, the flags of the compile, the bisections that show what changes the result, and the
-module to attach; this module collects them.
+"""Writes the body of a bug report about the only case of a run that has something to report.
+
+The body needs more than the report of the run: the program, the flags of the compile, the bisections that show what
+changes the result, and the module to attach. This module collects them.
 """
 
 import platform
@@ -44,10 +45,10 @@ def describe_issue(
 ) -> str:
     """Returns the body of a bug report as Markdown.
 
-    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files that
-    are attached to the report. program: the program to show, by default the file that defines the case. rule: id or name of
-    the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of the run has
-    anything to report, or several have.
+    bisections: searches for passes, flags, targets or toolchains that change the result. attached: names of the files
+    that are attached to the report. program: the program to show, by default the file that defines the case. rule: id or
+    name of the rule whose finding to report, by default that of the most severe finding. Raises InputError if no case of
+    the run has anything to report, or if several cases have.
     """
     renamed = report if program is None else _rename_candidates(report, program.name)
     subject = find_issue_subject(renamed, get_rule(rule).id if rule else "")
@@ -147,12 +148,11 @@ def bisect_subject(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> tuple[Bisection, ...]:
-    """Bisects the case that the bug report is about, once along each axis, to find what changes its result. Returns the
-    bisections.
+    """Bisects the case that the bug report is about, to find what changes its result.
 
-    options: the options of the run. toolchains: names of the toolchains to compare, by default all that are installed.
-    Raises InputError as `find_issue_subject` and `bisect` do. Also raises it if no output of the case is wrong or
-    latent, because trials are compared by the verdicts on outputs.
+    Returns one bisection for each axis. options: the options of the run. toolchains: names of the toolchains to compare,
+    by default all that are installed. Raises InputError as `find_issue_subject` and `bisect` do. Also raises it if no
+    output of the case is wrong or latent, because trials are compared by the verdicts on outputs.
     """
     case = find_issue_subject(report).case
     if not axes:
@@ -184,9 +184,10 @@ def bisect_subject(
 
 
 def print_module(report: CheckReport, cache_directory: Path | None) -> str:
-    """Returns the optimized module of the case that the bug report is about, as XLA prints it. If XLA cannot print the
-    module, returns its text in the HTML pages; empty if there is no such text. Raises InputError as
-    `find_issue_subject` does.
+    """Returns the optimized module of the case that the bug report is about, as XLA prints it.
+
+    If XLA cannot print the module, returns the text that the HTML pages show, or an empty text if there is none. Raises
+    InputError as `find_issue_subject` does.
     """
     case = find_issue_subject(report).case
     shown = "" if case.view is None else "\n".join((*case.view.text, ""))
@@ -203,10 +204,10 @@ def print_module(report: CheckReport, cache_directory: Path | None) -> str:
 
 
 def make_reduced_check(reduced: Reduced, options: ReduceOptions) -> CheckOptions:
-    """Returns the options of a run of `check` on the reduced program, for a bug report. options: the options of the
-    reduction.
+    """Returns the options for a run of `check` on the reduced program, which is part of a bug report.
 
-    The returned options contain the effects that the case declares, because the file with the reduced program does not.
+    They contain the effects that the case declares, because the file with the reduced program does not declare them.
+    options: the options of the reduction.
     """
     own = parse_declarations(reduced.effects, place=f"`effects` of case `{reduced.case_id}` for `{{}}`")
     return CheckOptions(

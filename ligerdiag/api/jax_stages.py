@@ -1,6 +1,7 @@
-"""Checks a program that JAX has lowered or compiled already, if it is passed to `ligerdiag.check`. A `jax.stages.Lowered` is
-compiled like a case. The module of a `jax.stages.Compiled` is inspected like a dump, because the program that it was
-compiled from is gone.
+"""Checks a program that JAX has lowered or compiled already, if it is passed to `ligerdiag.check`.
+
+A `jax.stages.Lowered` is compiled like a case. The module of a `jax.stages.Compiled` is inspected like a dump, because
+the program from which it was compiled is gone.
 """
 
 import sys
@@ -25,12 +26,12 @@ _UNUSED = ("kwargs", "mesh", "expected", "expected_rules", "effects", "reference
 
 
 def is_lowered(value: Any) -> bool:
-    """Returns whether a value is a `jax.stages.Lowered`, without an import of JAX."""
+    """Returns whether a value is a `jax.stages.Lowered`. JAX is not imported for that."""
     return name_class(value) == "Lowered"
 
 
 def is_compiled(value: Any) -> bool:
-    """Returns whether a value is a `jax.stages.Compiled`, without an import of JAX."""
+    """Returns whether a value is a `jax.stages.Compiled`. JAX is not imported for that."""
     return name_class(value) == "Compiled"
 
 
@@ -62,14 +63,14 @@ def _list_platforms(lowered: Any) -> tuple[str, ...]:
 
 
 def check_compiled(compiled: Any, words: Mapping[str, Any], options: InspectOptions) -> CaseReport:
-    """Returns the report on the module of a `jax.stages.Compiled`, for the GPU that it was compiled for.
+    """Returns the report on the module of a `jax.stages.Compiled`, for the GPU for which it was compiled.
 
-    words: the keywords of `ligerdiag.check`. options: options of `inspect`, whose paths are ignored. Raises InputError if
+    words: the keywords of `ligerdiag.check`. options: options of `inspect`; their paths are ignored. Raises InputError if
     the program was not compiled for a GPU, and for keywords that need the function.
     """
     given = [word for word in _UNUSED if words.get(word)]
     if given:
-        raise InputError(f"a compiled program takes no `{given[0]}`: pass the original function instead")
+        raise InputError(f"`{given[0]}` cannot be used with a compiled program: pass the original function instead")
     architecture = _find_architecture(compiled)
     executable = compiled.runtime_executable()
     modules = list(executable.hlo_modules()) if executable is not None else []

@@ -1,4 +1,4 @@
-"""Judges compiled cases for `check`, and holds the results of one run: verdicts, replays, and runs on this machine's
+"""Judges compiled cases for `check`, and collects the results of one run: verdicts, replays, and runs on this machine's
 GPUs.
 """
 
@@ -46,14 +46,18 @@ from ligerdiag.workers.pool import Pool
 
 
 def list_declared(effects: Sequence[DeclaredEffects]) -> tuple[str, ...]:
-    """Returns one note for each kernel whose effects the user declares, because verdicts may depend on the declaration."""
+    """Returns one note for each kernel whose effects the user declares.
+
+    Verdicts may depend on the declaration.
+    """
     trusted = {one.name: _BY_NUMBER if one.writes is not None else _BY_ALIAS for one in effects}
     return tuple(f"the effects of `{name}` are declared, and {believed}" for name, believed in trusted.items())
 
 
 def list_own_flags(cases: Iterable[CaseSpec]) -> tuple[str, ...]:
-    """Returns one note for each set of XLA flags that cases declare. The note says that the verdicts hold only for a
-    program that runs with these flags.
+    """Returns one note for each set of XLA flags that cases declare.
+
+    The note says that the verdicts apply only to a program that runs with these flags.
     """
     found: dict[str, list[str]] = {}
     for one in cases:
@@ -75,13 +79,14 @@ _BY_ALIAS = "trusted for calls of a library without side effects: they overwrite
 
 
 def ignore_progress(progress: Progress) -> None:
-    """Does nothing. A run calls it with each event if the caller passes no `on_progress`."""
+    """Does nothing. If the caller passes no `on_progress`, a run calls this function with each event."""
     del progress
 
 
 def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the targets, each once, from a sequence or from text with commas. Raises InputError if there
-    are none.
+    """Returns the names of the targets in a sequence or in a text with commas, each once.
+
+    Raises InputError if there are none.
     """
     names = [target] if isinstance(target, str) else target
     parts = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
@@ -91,15 +96,16 @@ def split_targets(target: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_of(case: CaseSpec, toolchain: Toolchain) -> CaseSpec:
-    """Returns the case with the expected verdicts that apply if the given toolchain compiles the case."""
+    """Returns the case with the expected verdicts for the toolchain that compiles it."""
     if toolchain.name not in case.expected_elsewhere:
         return case
     return replace(case, expected=case.expected_elsewhere[toolchain.name], expected_rules=None)
 
 
 def find_file(source: Source) -> str:
-    """Returns the file that defines the cases of a source; "" for a module outside of the project's folder, and for
-    StableHLO.
+    """Returns the file that defines the cases of a source.
+
+    Empty for a module outside of the project's folder, and for StableHLO.
     """
     if source.stablehlo:
         return ""
@@ -111,7 +117,7 @@ def find_file(source: Source) -> str:
 
 
 def name_source(source: Source) -> str:
-    """Returns the name of a source for the report; a file below the working directory is named relative to it."""
+    """Returns the name of a source for the report. A file below the working directory is named relative to it."""
     path = Path(source.file)
     return str(path.relative_to(Path.cwd())) if source.file and path.is_relative_to(Path.cwd()) else str(source)
 
@@ -119,9 +125,9 @@ def name_source(source: Source) -> str:
 def refuse_source(
     name: str, target: str, toolchain: str, error: LigerdiagError, source: Source | None = None
 ) -> Judged:
-    """Returns the record of a file whose cases cannot be read. It has the error and no verdicts.
+    """Returns the record of a file whose cases cannot be read, with the error and without verdicts.
 
-    source: the source that should define the cases; by default, the record names the error's own file.
+    source: the source that should define the cases. By default, the record names the file in the error.
     """
     file = error.file if source is None else find_file(source)
     return refuse(Identity(id=name, target=target, toolchain=toolchain, source=file), error)
@@ -137,8 +143,9 @@ def judge_result(
     neighbourhoods: bool = False,
     view: bool = False,
 ) -> Judged:
-    """Returns the verdicts on a compiled case, or the reason why there are none. declared, readers, neighbourhoods, view:
-    parameters of `inspect_artifact`.
+    """Returns the verdicts on a compiled case, or the reason why there are none.
+
+    declared, readers, neighbourhoods, view: parameters of `inspect_artifact`.
     """
     started = perf_counter()
     identity = _describe(result.case, result.target, toolchain)
@@ -193,7 +200,7 @@ type RunKey = tuple[Source, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """The results of a run so far. They are added one by one, so that a run that is interrupted keeps them."""
+    """The results of a run so far. They are added one by one, so that an interrupted run keeps them."""
 
     order: tuple[RunKey, ...] = ()
     cases: dict[tuple[Source, str], CaseSpec] = field(default_factory=dict[tuple[Source, str], CaseSpec])
@@ -215,24 +222,29 @@ class Run:
     """The first case that was not as expected, if the user asked to stop there."""
 
     def list_tasks(self) -> list[ReplayTask]:
-        """Returns a task for each judged case, by which the case is replayed and run on a device. If the run was stopped at
-        a case, returns only that case's task.
+        """Returns a task for each judged case, to replay the case and to run it on a device.
+
+        If the run was stopped at a case, returns only the task of that case.
         """
         if self.stopped_by is None:
             return self.tasks
         return [task for task in self.tasks if (task.case.source, task.case.id, task.target) == self.stopped_by]
 
     def add_replay(self, task: ReplayTask, replay: Replay) -> RunKey:
-        """Adds the replay of a task to the results, and returns the key of the task's result. If the intended value of an
-        output is unknown, the replay neither confirms nor contradicts the verdict on it: it is recorded as undecided.
+        """Adds the replay of a task to the results, and returns the key of the task's result.
+
+        If the intended value of an output is unknown, the output is recorded as undecided: the replay neither confirms
+        nor contradicts the verdict on it.
         """
         key = (task.case.source, task.case.id, task.target)
         self.replays[key] = replace(replay, outputs=mark_undecided(replay.outputs, self._list_ambiguous(task)))
         return key
 
     def add_opaque(self, task: ReplayTask, opaque: OpaqueReplay) -> RunKey:
-        """Adds the replay of a task with opaque functions (stand-ins for custom calls) to the task's usual replay, which
-        must be among the results already. Otherwise does the same as `add_replay`.
+        """Adds a replay with opaque functions (stand-ins for custom calls) to the results, and returns the key of the
+        task's result.
+
+        The usual replay of the task must be among the results already.
         """
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
@@ -271,23 +283,25 @@ class Run:
         return frozenset(name for name, verdict in result.outputs.items() if verdict is Verdict.UNKNOWN)
 
     def find_verdicts(self, key: RunKey) -> Mapping[str, Verdict]:
-        """Returns the verdicts on a judged case as they are after its replay; empty if the case could not be judged."""
+        """Returns the verdicts on a judged case after its replay. Empty if the case could not be judged."""
         result = self.judged[key].result
         if not isinstance(result, Inspection):
             return {}
         return compute_replayed_verdicts(result.outputs, result.findings, self.replays[key])
 
     def lacks_numbers(self, key: RunKey, *, replay: bool, device: bool) -> bool:
-        """Returns whether a judged case still lacks numbers that the user asked for. replay, device: whether the user asked
-        for a replay, and for a run on a device.
+        """Returns whether a judged case still lacks numbers that the user asked for.
+
+        replay, device: whether the user asked for a replay, and for a run on a device.
         """
         if key not in self.judged or not isinstance(self.judged[key].result, Inspection):
             return False
         return (replay and key not in self.replays) or (device and key not in self.devices)
 
     def mark_undone(self, ending: Ending, toolchain: str, *, replay: bool, device: bool, opaque: bool = False) -> None:
-        """Adds to every case a result for each step that was not done when the run was ended. replay, device, opaque:
-        whether the user asked for a replay, a device run, a replay with opaque functions.
+        """Adds a result to every case for each step that was not done, because the run was ended early.
+
+        replay, device, opaque: whether the user asked for a replay, a device run, a replay with opaque functions.
         """
         why = f"the run was ended by {ending.value} before its turn"
         for key in self.order:
@@ -308,9 +322,9 @@ class Run:
                     self.devices.setdefault(key, DeviceRun(device="", count=0, runs=0, error=why))
 
     def withdraw(self, key: RunKey, ending: Ending) -> None:
-        """Replaces the result of a run that ended after only some of its steps by a result that says "not checked".
+        """Replaces the result of a case by "not checked", because its run ended after only some of its steps.
 
-        ending: the event that ended the run, such as Ctrl-C; the new result gives this event as its reason.
+        ending: the event that ended the run, such as Ctrl-C. It is the reason in the new result.
         """
         self.undone.add(key)
         why = f"the run was ended by {ending.value} before its replay or its run on a device"
@@ -338,8 +352,9 @@ def make_replay_options(options: CheckOptions) -> ReplayOptions:
 def run_on_devices(
     run: Run, options: CheckOptions, cache: Cache, report_progress: OnProgress
 ) -> Iterator[tuple[RunKey, DeviceRun]]:
-    """Runs each judged case once on the GPUs of this machine; yields the result for each target that the case was
-    compiled for.
+    """Runs each judged case once on the GPUs of this machine.
+
+    Yields the result for each target for which the case was compiled.
     """
     cases = {(task.case.source, task.case.id): task.case for task in run.list_tasks()}
     large = {key[:2] for key, one in run.replays.items() if one.cut or one.estimated_seconds > ALONE_SECONDS}

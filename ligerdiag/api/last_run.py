@@ -43,7 +43,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCase:
-    """A case on one target. It was not as expected in its last run, or this run did not complete it."""
+    """A case on one target that was not as expected in its last run, or that this run did not complete."""
 
     source: Source
     id: str
@@ -56,7 +56,7 @@ class OpenCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The record of the runs in one folder."""
+    """The record of the last runs in one folder: the cases that were not as expected or not completed."""
 
     format: int
     folder: str
@@ -74,7 +74,7 @@ class LastSelection:
 
 
 def load_last_run(cache: Cache, folder: Path) -> LastRun | None:
-    """Returns the record of the earlier runs in this folder; None if there is no readable record."""
+    """Returns the record of the earlier runs in this folder, or None if there is no record that can be read."""
     try:
         fields = parse_object(read_untrusted(_locate(cache, folder), MAXIMUM_RECORD_BYTES, follow=False))
         found = decode_record(LastRun, fields)
@@ -84,7 +84,7 @@ def load_last_run(cache: Cache, folder: Path) -> LastRun | None:
 
 
 def save_last_run(cache: Cache, last: LastRun) -> None:
-    """Writes the record of a folder. Ignores errors: without the record, the next run checks all cases."""
+    """Writes the record of a folder. Errors are ignored: without the record, the next run checks all cases."""
     path = _locate(cache, Path(last.folder))
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -94,8 +94,9 @@ def save_last_run(cache: Cache, last: LastRun) -> None:
 def select_open_cases(
     cases: Sequence[CaseSpec], last: LastRun | None, *, targets: Collection[str], toolchain: str
 ) -> LastSelection:
-    """Returns the cases that the record lists for one of the targets: first the cases that were not as expected, then
-    the cases that were not run. Returns all cases if the record lists none of them.
+    """Returns the cases that the record lists for one of the targets, or all cases if it lists none of them.
+
+    Cases that were not as expected come first, then cases that were not run.
     """
 
     def keep_all(why: str) -> LastSelection:
@@ -139,13 +140,14 @@ def remember_run(
     found: Collection[tuple[Source, str]],
     selectors: Sequence[Selector],
 ) -> LastRun:
-    """Returns the folder's record after a run: new entries for the cases of this run, and the earlier entries of all other
-    cases.
+    """Returns the folder's record after a run.
 
-    fails: returns whether a case is not as expected. undone: source, case and target of each report that lacks a step that
-    the user asked for, because the run was ended. found: the cases that the selectors select, whether the run took them or
-    not. selectors: the selectors of the run. If they select a whole file, earlier entries for cases that the file no longer
-    has are dropped.
+    It has new entries for the cases of this run, and the earlier entries of all cases that are not in this run.
+
+    fails: returns whether a case is not as expected. undone: source, case and target of each report that lacks a step
+    that the user asked for, because the run was ended. found: the cases that the selectors select, whether the run took
+    them or not. selectors: the selectors of the run. If they select a whole file, earlier entries for cases that the file
+    no longer has are dropped.
     """
     done: list[OpenCase] = []
     keys: set[tuple[Source, str, str, str]] = set()

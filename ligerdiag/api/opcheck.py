@@ -46,10 +46,10 @@ def opcheck(
 ) -> OpcheckReport:
     """Checks that the kernel calls of a function write exactly the operands that they declare, and all of their outputs.
 
-    Reads the code of each kernel and, on a machine with an NVIDIA GPU, runs each call by itself several times. The operands
-    are those that the function passes to it, between guard bytes; outputs are filled with canary bytes; further runs change
-    the contents of one operand at a time. Everything happens in a process of its own; this process does not call the
-    function.
+    Reads the code of each kernel. On a machine with an NVIDIA GPU, also runs each call by itself several times. The first
+    run gets the operands that the function passes to the call, with guard bytes around them, and outputs filled with
+    canary bytes. Further runs change the contents of one operand at a time. Everything happens in a process of its own;
+    this process does not call the function.
 
         report = ligerdiag.opcheck(step, x, w)
         assert report.ok, report
@@ -62,12 +62,12 @@ def opcheck(
     device: "auto" runs the calls if the machine has a GPU, "gpu" requires one and a run of each call, "none" only reads
         the kernels' code. "cpu" runs them on the CPU, for handlers of `jax.ffi` that are registered for it.
     target: the GPU whose kernels are read if no call is run, see `ligerdiag targets`.
-    effects: what kernels do according to their author, as in `Case`: `{"kernel": {"writes": [0]}}`. A hidden write that
-        is stated here is no problem. If a kernel's code cannot be read, what is stated here counts as its effects.
+    effects: the effects of kernels as their author declares them, as in `Case`: `{"kernel": {"writes": [0]}}`. A hidden
+        write that is declared here is no problem. If a kernel's code cannot be read, its declared effects are used.
     name: the function's name in the report.
     config: a pyproject.toml whose [tool.ligerdiag.effects] add to `effects`; none by default.
     cache_directory: folder of the cache, by default LIGERDIAG_CACHE_DIR, else the user's cache.
-    timeout: most seconds for all runs; a run that fails is repeated once.
+    timeout: the largest number of seconds for all runs; a run that fails is repeated once.
 
     Raises InputError if the function or an argument cannot be sent to a worker, if `device` is not one of the four values
     or this machine has no such device, or if the function does not take the arguments; CaseError if the function raises;

@@ -32,11 +32,12 @@ type OnLine = Callable[[str], None]
 
 
 def reduce(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[Reduced, Ending | None]:
-    """Reduces one case. Returns the result, and the event that ended the search early; None if the search was complete.
+    """Reduces one case. Returns the result and the event that ended the search early, or None if the search is complete.
 
     on_line: called with a line of text after each step that made the program smaller. Raises InputError if the selector
-    names no case or several, if the case shows nothing to keep, or if its program cannot be printed; RunEnded if the
-    run was ended before anything was known.
+    names no case or several. Also raises it if the case has no finding or other symptom to keep, or if its program cannot
+    be printed.
+    Raises RunEnded if the run was ended before anything was known.
     """
     toolchains = options.toolchains or (DEFAULT,)
     if len(toolchains) > 2:
@@ -97,7 +98,7 @@ _MODULE_ENDINGS = (".hlo", ".txt", ".pb", ".gz")
 
 
 def is_dump(selector: str) -> bool:
-    """Returns whether the selector is the path of a module's file or of a folder with XLA's dumps. If not, it selects a
+    """Returns whether the selector is a path of XLA's dumps: the file of a module, or a folder. Otherwise it selects a
     case.
     """
     path = Path(selector)
@@ -107,11 +108,12 @@ def is_dump(selector: str) -> bool:
 
 
 def reduce_dump(options: ReduceOptions, on_line: OnLine | None = None) -> tuple[ReducedDump, Ending | None]:
-    """Reduces the module of a dump, the path `options.selector`. Returns the result, and the event that ended the
-    search early; None if the search was complete.
+    """Reduces the module of a dump, given by its path `options.selector`.
 
-    on_line: as for `reduce`. Raises InputError if the path holds several modules, or if the module shows nothing to keep;
-    RunEnded if the run was ended before anything was known.
+    Returns the result and the event that ended the search early, or None if the search is complete. on_line: as for
+    `reduce`.
+    Raises InputError if the path has several modules, or if the module has no finding to keep. Raises RunEnded if the run
+    was ended before anything was known.
     """
     if options.numbers or options.toolchains:
         raise InputError("a dump is not compiled again: leave out `--numbers` and `--toolchains`")

@@ -1,4 +1,4 @@
-"""`compare`: compares two reports, which are read from files, or made here from dumps or under two toolchains."""
+"""`compare`: compares two reports. They are read from files, or made here from dumps or with two toolchains."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,14 +28,14 @@ _REMEDY = (
 
 
 def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> ReportComparison:
-    """Returns the comparison of the reports at two paths, each the JSON of `check` or `inspect`, or anything that
-    `inspect` can read.
+    """Returns the comparison of the reports at two paths.
 
-    Raises InputError if a path is neither, or if no case is in both reports.
+    Each path has the JSON of `check` or `inspect`, or anything that `inspect` can read. Raises InputError if it has
+    neither, or if no case is in both reports.
     """
     for path in (options.old, options.new):
         if not path.exists():
-            raise InputError(f"expected a report or a dump but there is no `{path}`")
+            raise InputError(f"there is no report or dump `{path}`")
     sides: list[ReportedSide] = []
     notes: list[str] = []
     for path, label in zip((options.old, options.new), _make_labels(options.old, options.new), strict=True):
@@ -64,9 +64,9 @@ def compare(options: CompareOptions, on_progress: OnProgress | None = None) -> R
 def compare_toolchains(
     options: CheckOptions, toolchains: Sequence[str], on_progress: OnProgress | None = None
 ) -> ReportComparison:
-    """Checks the cases under two toolchains, and returns the comparison of the two reports.
+    """Checks the cases with two toolchains, and returns the comparison of the two reports.
 
-    Raises InputError as `check` does, and if `toolchains` has not exactly two names.
+    Raises InputError as `check` does, and unless `toolchains` has exactly two names.
     """
     if len(toolchains) != 2:
         raise InputError(
@@ -84,7 +84,9 @@ def compare_toolchains(
 
 
 def is_report(path: Path) -> bool:
-    """Returns whether the file is JSON, and therefore a report of ligerdiag. `compare` inspects any other file."""
+    """Returns whether the file is JSON. `compare` takes such a file as a report of ligerdiag, and inspects any other
+    file.
+    """
     if not path.is_file():
         return False
     if path.suffix == ".json":
@@ -124,7 +126,7 @@ def _compare(old: ReportedSide, new: ReportedSide, notes: Sequence[str]) -> Repo
     if not comparison.cases:
         both = (f"`{side.label}` has {_list_cases(side.cases)}" for side in (old, new))
         remedy = "" if old.cases and new.cases else _REMEDY
-        raise InputError(f"expected a case that both reports have but {' and '.join(both)}{remedy}")
+        raise InputError(f"no case is in both reports: {' and '.join(both)}{remedy}")
     return comparison
 
 

@@ -28,7 +28,7 @@ from ligerdiag.run_options import CheckOptions
 
 @dataclass(slots=True, kw_only=True)
 class RunCourse:
-    """The course of one run of `check`: its policy, its results so far, and the record of earlier runs."""
+    """The course of one run of `check`: how it chooses cases, its results so far, and the record of earlier runs."""
 
     run: Run
     options: CheckOptions
@@ -55,7 +55,7 @@ class RunCourse:
         )
 
     def choose(self, cases: tuple[CaseSpec, ...], targets: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Chooses those of the selected cases that this run checks, and records in the run how they were chosen."""
+        """Returns those of the selected cases that this run checks, and records in the run how they were chosen."""
         run, policy = self.run, self.policy
         run.found = frozenset((case.source, case.id) for case in cases)
         if policy is None or not policy.last_failed or not cases:
@@ -65,8 +65,9 @@ class RunCourse:
         return selection.cases
 
     def is_last(self, key: RunKey) -> bool:
-        """Returns whether the run stops at this case, and records that in `run.stopped_by`. Call it when the case has new
-        results.
+        """Returns whether the run stops after this case, and records that in `run.stopped_by`.
+
+        Call it when the case has new results.
         """
         if self.policy is None or not self.policy.exit_first or self.run.stopped_by is not None:
             return False
@@ -75,11 +76,13 @@ class RunCourse:
         return self.run.stopped_by is not None
 
     def finish(self, ending: Ending | None) -> Ending | None:
-        """Adds a "not done" result to the run for each step that was not done. Returns the event that ended the run early;
-        None if everything was done. ending: the event from outside, if there was one.
+        """Adds a "not done" result to the run for each step that was not done.
 
-        After a stop at the first unexpected case, a case that has verdicts and still lacks numbers (of a replay or a run
-        on a device) counts as not run, unless its verdicts already show that it is not as expected.
+        Returns the event that ended the run early, or None if everything was done. ending: the event from outside, if
+        there was one.
+
+        After a stop at the first unexpected case, a case may have verdicts and still lack numbers (of a replay or a run
+        on a device). It counts as not run, unless its verdicts already show that it is not as expected.
         """
         run, replay, device = self.run, self.options.replay, self.options.device
         if ending is None and run.stopped_by is not None:
@@ -100,8 +103,9 @@ class RunCourse:
             self.last = load_last_run(cache, Path.cwd())
 
     def find_selectors(self) -> tuple[Selector, ...]:
-        """Returns the user's selectors. If the user gives no selector, uses `--last-failed`, and the folder has no `cases`,
-        returns the sources of the cases in the record.
+        """Returns the selectors of the run: the user's, or those of the cases in the record.
+
+        The record is used if the user gives `--last-failed` and no selector, and if the folder has no `cases`.
         """
         given = tuple(self.options.selectors)
         if given or self.last is None or self.policy is None or not self.policy.last_failed:
@@ -114,8 +118,9 @@ class RunCourse:
         return ()
 
     def remember(self, cache: Cache, reports: Sequence[tuple[Source, CaseReport]]) -> None:
-        """Writes the record of this run for the next run in this folder. Does nothing if the run has no `policy` or no
-        result.
+        """Writes the record of this run, which the next run in this folder reads.
+
+        Does nothing if the run has no `policy` or no result.
         """
         if self.policy is None or not reports:
             return

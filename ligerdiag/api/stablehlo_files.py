@@ -28,8 +28,9 @@ _FOLDER = "stablehlo"
 
 
 def is_stablehlo(path: Path) -> bool:
-    """Returns whether the path is a file with StableHLO, or with a program that `jax.export` has serialized: its name
-    or its first bytes say so.
+    """Returns whether the path is a file with StableHLO, or with a program that `jax.export` has serialized.
+
+    The file's name or its first bytes show that.
     """
     if not path.is_file() or parse_dump_name(path.name) is not None:
         return False
@@ -44,10 +45,10 @@ def is_stablehlo(path: Path) -> bool:
 
 
 def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress: OnProgress | None) -> CheckReport:
-    """Compiles the files for each target of the options, judges and replays them, and returns the report. Does not raise the
-    error of one file: the file's report has it.
+    """Compiles the files for each target of the options, judges and replays them, and returns the report.
 
-    Raises InputError for an unknown target.
+    If one file fails, this raises nothing, and the report has the error of the file. Raises InputError for an unknown
+    target.
     """
     started = perf_counter()
     targets = tuple(target.name for target in load_targets(options.targets or DEFAULT_TARGETS))
@@ -80,7 +81,10 @@ def check_stablehlo(paths: Sequence[Path], options: InspectOptions, on_progress:
 
 
 def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Ending) -> CheckReport:
-    """Returns a report that says for each file that the run ended before the file was compiled."""
+    """Returns a report that lists each file as not compiled, because the run ended before.
+
+    ending: the event that ended the run.
+    """
     targets, why = (
         options.targets or DEFAULT_TARGETS,
         f"the run was ended by {ending.value} before its turn",
@@ -95,11 +99,11 @@ def leave_stablehlo(paths: Sequence[Path], options: InspectOptions, ending: Endi
 
 
 def require_stablehlo(options: InspectOptions) -> None:
-    """Raises InputError if an option is set that only applies to StableHLO. Call it if no path is a file with StableHLO."""
+    """Raises InputError if an option is set that applies only to StableHLO. Call it if no path is a file with StableHLO."""
     given = "--target" if options.targets else "--toolchain" if options.toolchain else ""
     if given:
         raise InputError(
-            f"`{given}` is for files with StableHLO, and no path is such a file: a dump is compiled already"
+            f"`{given}` works only with files of StableHLO, and no path is such a file: a dump is compiled already"
         )
 
 

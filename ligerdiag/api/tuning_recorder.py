@@ -1,5 +1,6 @@
-"""`record-tuning`: compiles cases on the GPUs of this machine and keeps the choices of XLA's autotuner, so that `check` can
-compile with them on machines without a GPU.
+"""`record-tuning`: compiles cases on the GPUs of this machine, and records the choices of XLA's autotuner.
+
+`check` can then compile with these choices on machines without a GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,8 +53,8 @@ class RecordedTuning:
 def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None) -> RecordedTuning:
     """Compiles the selected cases for the GPUs of this machine, with autotuning, and returns XLA's choices.
 
-    Does not raise the error of one case: the result has it. Raises InputError if the machine has no GPU, for a selector that
-    matches nothing, and if nothing in the cases is tuned.
+    If one case fails, this raises nothing, and the result has the error of the case. Raises InputError if the machine has
+    no GPU, for a selector that matches nothing, and if nothing in the cases is tuned.
     """
     require_gpu(asked="`ligerdiag record-tuning`", instead="run it on a machine of the kind that you deploy on")
     report = on_progress or ignore_progress

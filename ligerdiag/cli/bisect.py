@@ -75,7 +75,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class BisectLine(ReplayBounds, BisectOptions):
-    """The options of `bisect`: the case, how to search, and where the answer goes."""
+    """The options of `bisect`: the case, how to search, and where the result goes."""
 
     targets: BisectTargets = ()
     format: AnswerForm = AnswerFormat.TERMINAL
@@ -86,7 +86,7 @@ class BisectLine(ReplayBounds, BisectOptions):
 
 
 def run_bisect(line: BisectLine) -> None:
-    """Runs the bisection and ends the process with the exit code."""
+    """Runs the bisection, prints the result, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -123,8 +123,9 @@ bisect = make_command(
 
 
 def compute_exit_code(bisections: Sequence[Bisection]) -> ExitCode:
-    """Returns the exit code of a run of `bisect`: 130 or 143 if a signal ended it, else 3 if something could not be
-    analysed, else 0.
+    """Returns the exit code of a run of `bisect`.
+
+    It is 130 or 143 if a signal ended the run, otherwise 3 if something could not be analysed, otherwise 0.
     """
     ended = next((one.ended_by for one in bisections if one.interrupted), None)
     if ended is not None:

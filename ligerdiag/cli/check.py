@@ -160,7 +160,8 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
     fail_on: Annotated[
         FailOn | None,
         Option(
-            "--fail-on", help="Lowest severity of a finding that fails a case without expectation. [default: warning]"
+            "--fail-on",
+            help="Lowest severity with which a finding fails a case that has no expectation. [default: warning]",
         ),
     ] = None
     strict: Annotated[
@@ -187,7 +188,7 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
     ] = None
     exit_first: Annotated[
         bool,
-        Option("--exitfirst", "-x", help="Stop at the first case that is not as expected; list the others as not run."),
+        Option("--exitfirst", "-x", help="Stop at the first case that is not as expected; list the rest as not run."),
     ] = False
     last_failed: Annotated[
         bool,
@@ -230,7 +231,7 @@ class CheckLine(ReplayBounds, BudgetOptions, RuleOptions, CheckOptions):
 
 
 def run_check(line: CheckLine) -> None:
-    """Runs the check and ends the process with the exit code."""
+    """Runs the check, writes the report, and ends the process with the exit code."""
     verbosity = parse_verbosity(quiet=line.quiet, verbose=line.verbose)
     toolchains = parse_targets((line.toolchain,))
     if len(toolchains) != 1:

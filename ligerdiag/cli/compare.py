@@ -53,7 +53,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareLine(CompareOptions):
-    """The options of `compare`: what to compare, and where the answer goes."""
+    """The options of `compare`: what to compare, and where the result goes."""
 
     format: Annotated[ComparisonFormat, Option("--format", help="Format of the comparison on standard output.")] = (
         ComparisonFormat.TERMINAL
@@ -63,8 +63,9 @@ class CompareLine(CompareOptions):
         Option(
             "--output",
             metavar="[FORMAT=]FILE",
-            help="Write the comparison to a file, too: markdown=out.md. Repeatable. A FILE alone gets the format of its "
-            "suffix (.json, .md, .txt). With any other suffix it gets that of --format, and standard output the table.",
+            help="Write the comparison to a file, too: markdown=out.md. Repeatable. Without FORMAT, the suffix of FILE "
+            "decides (.json, .md, .txt). With any other suffix, FILE gets the format of --format, and standard output "
+            "the table.",
         ),
     ] = ()
     config: Config = None
@@ -72,7 +73,7 @@ class CompareLine(CompareOptions):
 
 
 def run_compare(line: CompareLine) -> None:
-    """Runs the comparison and ends the process with the exit code."""
+    """Runs the comparison, writes the result, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 
@@ -88,7 +89,7 @@ def run_compare(line: CompareLine) -> None:
 def run_toolchain_comparison(
     options: "CheckOptions", toolchains: tuple[str, ...], outputs: "Outputs", *, verbose: bool
 ) -> None:
-    """Checks the cases under two toolchains, writes the comparison, and ends the process with the exit code."""
+    """Checks the cases with two toolchains, writes the comparison, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

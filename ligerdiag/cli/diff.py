@@ -58,7 +58,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffLine(DiffOptions):
-    """The options of `diff`: what to compare, and where the answer goes."""
+    """The options of `diff`: what to compare, and where the result goes."""
 
     format: AnswerForm = AnswerFormat.TERMINAL
     output: AnswerOutput = None
@@ -72,11 +72,11 @@ class DiffLine(DiffOptions):
 
 
 def run_diff(line: DiffLine) -> None:
-    """Runs the comparison and ends the process with the exit code."""
+    """Runs the comparison, writes the result, and ends the process with the exit code."""
     if tables := find_tables(line.subjects):
         plain = line.output is None and line.format is AnswerFormat.TERMINAL
         if line.targets or line.toolchains or line.module or not plain:
-            raise InputError("comparing two sweeps takes no options: leave them out")
+            raise InputError("a comparison of two sweeps has no options: leave them out")
         raise typer.Exit(diff_sweeps(*tables))
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """The exit codes of all commands; programs may rely on them."""
+    """The exit codes of all commands. Their meanings never change, so that programs can rely on them."""
 
     AS_EXPECTED = 0
     FINDINGS = 1
@@ -130,8 +130,9 @@ _OF_ENDINGS: Mapping[Ending, ExitCode] = {
 
 
 class FailOn(StrEnum):
-    """The lowest severity of a finding that makes a run fail; with `never`, only a case that is not as expected makes it
-    fail.
+    """The lowest severity with which a finding makes a run fail. With `never`, no finding does.
+
+    A case that is not as expected always makes the run fail.
     """
 
     ERROR = "error"
@@ -146,12 +147,12 @@ def _is_undecided(case: CaseReport) -> bool:
 
 
 def choose_exit_code(codes: Iterable[ExitCode]) -> ExitCode:
-    """Returns the code that comes first in `PRECEDENCE`; there must be at least one code."""
+    """Returns the code that comes first in `PRECEDENCE`. There must be at least one code."""
     return min(codes, key=_ORDER.index)
 
 
 def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run of `check` or `inspect`; if several codes apply, the first of them in `PRECEDENCE`."""
+    """Returns the exit code of a run of `check` or `inspect`. If several codes apply, it is the first in `PRECEDENCE`."""
     if report.interrupted and report.ended_by in (Ending.INTERRUPT, Ending.TERMINATE):
         return find_ending_code(report.ended_by)
     codes = {compute_case_code(case, fail_on=fail_on, strict=strict) for case in report.cases}
@@ -171,8 +172,9 @@ def compute_exit_code(report: CheckReport, *, fail_on: FailOn, strict: bool) -> 
 
 
 def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> ExitCode:
-    """Returns the exit code of a run that has only this case. A case that does not make the run fail gives AS_EXPECTED, also
-    a case that was not run.
+    """Returns the exit code that a run with only this case would have.
+
+    It is AS_EXPECTED if the case does not make the run fail, or was not run.
     """
     if case.status is Status.ERROR:
         return ExitCode.INPUT if case.error_exit_code == ExitCode.INPUT else ExitCode.NOT_ANALYSED
@@ -188,14 +190,14 @@ def compute_case_code(case: CaseReport, *, fail_on: FailOn, strict: bool) -> Exi
 def find_ending_code(ending: Ending) -> ExitCode:
     """Returns the exit code of a run that was ended early and whose cases give no other exit code.
 
-    A run ended by its time limit exits with 3, like a run with a single case that takes too long. A signal's code would be
-    wrong, because the user set the limit. Code 4 would mean that a case was analysed and could not be decided.
+    If the time limit ended the run, it is 3, as for a single case that takes too long. A signal's code would be wrong,
+    because the user set the limit. Code 4 would mean that a case was analysed and could not be decided.
     """
     return _OF_ENDINGS[ending]
 
 
 def compute_difference_code(report: "DifferenceReport") -> ExitCode:
-    """Returns the exit code of a run of `diff`; if several codes apply, the first of them in `PRECEDENCE`."""
+    """Returns the exit code of a run of `diff`. If several codes apply, it is the first in `PRECEDENCE`."""
     if report.interrupted:
         return ExitCode.INTERRUPTED
     sides = [side.report for one in report.differences for side in one.sides]
@@ -209,8 +211,9 @@ def compute_difference_code(report: "DifferenceReport") -> ExitCode:
 
 
 def compute_comparison_code(comparison: "ReportComparison") -> ExitCode:
-    """Returns the exit code of a run of `compare`: FINDINGS if a case is worse or mixed, NOT_ANALYSED if no case could be
-    compared.
+    """Returns the exit code of a run of `compare`.
+
+    It is FINDINGS if a case is worse or mixed, and NOT_ANALYSED if no case could be compared.
     """
     if comparison.ended_by is not None:
         return find_ending_code(comparison.ended_by)
@@ -287,7 +290,7 @@ def _weight(verdict: Verdict) -> int:
 
 
 def render_table(meanings: Mapping[ExitCode, str] = MEANINGS) -> str:
-    """Returns the table of exit codes and their meanings as text, for a help page."""
+    """Returns a table of the exit codes and their meanings as text, for a help page."""
     lines: list[str] = []
     for code, meaning in meanings.items():
         head, *rest = _broken(meaning)

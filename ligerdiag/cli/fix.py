@@ -73,7 +73,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class FixLine(ReplayBounds):
-    """The options of `fix`: which cases to make right, with which cures, and where the diff goes."""
+    """The options of `fix`: which cases to make right, which cures to try, and where the diff goes."""
 
     selectors: Annotated[
         tuple[str, ...], Option(help="Cases, as ids, globs, files, or module:name.", show_default=False)
@@ -120,19 +120,23 @@ def _require_libcst() -> None:
 
 
 def require_fixable(outputs: Outputs) -> None:
-    """Raises InputError if `check --fix` would print its diffs into a report in a format for programs, such as JSON.
+    """Raises InputError if the report of `check --fix` has a format for programs, such as JSON, that has no place for
+    diffs.
+
     Raises LigerdiagError if a package is missing.
     """
     if outputs.shown is not Format.TERMINAL:
         raise InputError(
-            f"`--fix` prints diffs after the terminal's report: leave out `--format {outputs.shown.value}`"
+            f"`--fix` prints diffs only after a report for the terminal: leave out `--format {outputs.shown.value}`"
         )
     _require_libcst()
 
 
 def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) -> Ending | None:
-    """Prints, after a report of `check`, the cure of each case that has findings. Writes no file of the user's. Returns
-    the event that ended the search early; None if it was complete. watch: the handler of signals of this run.
+    """Prints the cure of each case that has findings, after a report of `check`, without writing it into the source.
+
+    Returns the event that ended the search early, or None if the search is complete. watch: the handler of signals of
+    this run.
     """
     from ligerdiag.fix.cure_search import FixOptions, find_fixes
     from ligerdiag.fix.words import render_fix
@@ -215,13 +219,14 @@ def _require_one(curable: Sequence[str]) -> None:
     """Raises InputError if several cases have a cure, because each cure is proved without the cures of the other cases."""
     if len(curable) > 1:
         raise InputError(
-            f"`--write` and `--diff` take one case at a time, and {len(curable)} have a cure, each proved without the"
-            f" others: name one, such as `{curable[0]}`, and run `fix` again for the next; nothing is written"
+            f"`--write` and `--diff` work on one case, but {len(curable)} cases have a cure, each proved without the others:"
+            f" name one, such as `{curable[0]}`, and run `fix` again for the next; nothing is written"
         )
 
 
 def write_changes(fixes: "tuple[CaseFix, ...]") -> set[str]:
     """Writes all changed files of each offered cure, or none of them. Returns the ids of the cases whose cure is written.
+
     Raises InputError if a file cannot be written, or has changed since `fix` read it.
     """
     written: set[str] = set()

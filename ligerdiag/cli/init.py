@@ -45,11 +45,11 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The repository.", show_default=False)] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes and write nothing.")] = False,
 ) -> None:
-    """Writes the files and prints their names."""
+    """Writes the files, or prints the changes with `dry_run`, and prints the names of the files."""
     from ligerdiag.cli.output import write_atomically
 
     if not directory.is_dir():
-        raise InputError(f"expected a folder but `{directory}` is not one")
+        raise InputError(f"expected a folder, but `{directory}` is a file or does not exist")
     steps = plan_steps(directory)
     for step in steps:
         if step.text and not dry_run:
@@ -65,8 +65,9 @@ def init(
 
 
 def plan_steps(directory: Path) -> tuple[InitStep, ...]:
-    """Returns the changes that `init` makes to the files in the folder, in order. Raises InputError for a
-    pyproject.toml that cannot be read.
+    """Returns the changes that `init` makes to the files in the folder, in order.
+
+    Raises InputError for a pyproject.toml that cannot be read.
     """
     return (
         _plan_file(directory, CASE, _read("case.py.txt")),

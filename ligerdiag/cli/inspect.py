@@ -87,7 +87,7 @@ Exit codes:
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleLine(ReplayBounds, BudgetOptions, RuleOptions, InspectOptions):
-    """The options that `inspect` and `report` share, such as the modules to inspect."""
+    """The options that `inspect` and `report` share: which modules to inspect, how, and what makes the run fail."""
 
     fail_on: Annotated[
         FailOn | None, Option("--fail-on", help="Lowest severity of a finding that fails the run. [default: warning]")
@@ -117,7 +117,7 @@ class InspectLine(ModuleLine):
 
 
 def run_inspect(line: InspectLine) -> None:
-    """Runs the inspection and ends the process with the exit code."""
+    """Runs the inspection, writes the report, and ends the process with the exit code."""
     _inspect(line, parse_outputs(line.output, line.format), html=line.html, time_limit=line.time_limit)
 
 
@@ -195,13 +195,13 @@ class ReportLine(ModuleLine):
         Option(
             "--html",
             metavar="DIR",
-            help="Folder for the pages: new, empty, or with an older report, whose pages are replaced.",
+            help="Folder for the pages. It must be new, be empty, or have an older report, whose pages are replaced.",
         ),
     ] = DEFAULT_DIRECTORY
 
 
 def run_report(line: ReportLine) -> None:
-    """Inspects the modules, writes the pages, and ends the process with the exit code of the inspection."""
+    """Inspects the modules, writes the HTML pages, and ends the process with the exit code of the inspection."""
     _inspect(line, parse_outputs((), Format.TERMINAL), html=line.html, time_limit=None)
 
 

@@ -20,7 +20,7 @@ from ligerdiag.run_options import CheckOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueParts:
-    """The parts of a bug report that take time."""
+    """The bisections and the module text of a bug report, which take time to make."""
 
     bisections: tuple[Bisection, ...] = ()
     module: str = ""
@@ -40,10 +40,10 @@ def make_issue_parts(
     watch: EndWatch,
     on_progress: OnProgress | None,
 ) -> IssueParts:
-    """Makes the parts that a bug report needs; makes none if no output has the format `issue`. Says on stderr if an event
-    ends the work early. Raises InputError as `bisect_subject` does.
+    """Makes the bisections and the module text that a bug report needs. Makes none if no output has the format `issue`.
 
-    options: the options of the run. watch: the handler of signals of this run.
+    Says on stderr if an event ends the work early. Raises InputError as `bisect_subject` does. options: the options of
+    the run. watch: the handler of signals of this run.
     """
     if report.cut_by is not None or not outputs.has(Format.ISSUE):
         return IssueParts()
@@ -74,8 +74,9 @@ def add_bisections(
     *,
     toolchains: tuple[str, ...] = (),
 ) -> Ending | None:
-    """Adds to `found` a bisection along each axis. If an event ends this work early, returns the event, and None otherwise.
-    Raises InputError as `bisect_subject` does.
+    """Adds to `found` a bisection along each axis.
+
+    Returns the event that ends this work early, or None if it is complete. Raises InputError as `bisect_subject` does.
     """
     from ligerdiag import api
 

@@ -33,7 +33,7 @@ MAX_WIDTH = 100
 def explain(
     rule: Annotated[str | None, typer.Argument(help="Id or name of a rule.", show_default=False)] = None,
 ) -> None:
-    """Prints the page of a rule, or without a rule the list of all rules."""
+    """Prints the page of a rule, or the list of all rules if none is given."""
     from ligerdiag import api
     from ligerdiag.report.rule_page import render_rule_text
     from ligerdiag.report.terminal.full_report import compute_stream_width
@@ -79,7 +79,7 @@ def list_cases(
 
 
 def render_expected(expected: str | Mapping[str, str] | None) -> str:
-    """Returns an expectation as text, such as `fresh`, `hazard` or `weight stale|latent, * fresh`; `-` for None."""
+    """Returns an expectation as text, such as `fresh`, `hazard` or `weight stale|latent, * fresh`. Returns `-` for None."""
     match expected:
         case None:
             return "-"
@@ -90,7 +90,7 @@ def render_expected(expected: str | Mapping[str, str] | None) -> str:
 
 
 def render_mesh(mesh: Mapping[str, int]) -> str:
-    """Returns a device mesh as text, such as `data=4 model=2`; `-` for a single device."""
+    """Returns a device mesh as text, such as `data=4 model=2`. Returns `-` for a single device."""
     return " ".join(f"{axis}={size}" for axis, size in mesh.items()) or "-"
 
 
@@ -117,7 +117,7 @@ def targets(
         Path | None, typer.Option("--cache-dir", metavar="DIR", help="Folder with the toolchains' environments.")
     ] = None,
 ) -> None:
-    """Prints the list of targets, or the description of one target."""
+    """Prints the list of targets (the GPUs to compile for), or the description of one target."""
     from ligerdiag import api
     from ligerdiag.text import compute_printable
 
@@ -131,7 +131,7 @@ def targets(
 
 
 def render_targets(statuses: "tuple[TargetStatus, ...]") -> str:
-    """Returns a table with a line for each target."""
+    """Returns a table of targets as text, with a line for each target."""
     from ligerdiag.report.terminal.spans import render_columns
 
     rows = [
@@ -218,18 +218,19 @@ def toolchains(
         typer.Option(
             "--target",
             metavar="NAME",
-            help="GPU that doctor compiles for. [default: h100, or mi300 for AMD]",
+            help="GPU for which doctor compiles. [default: h100, or mi300 for AMD]",
             show_default=False,
         ),
     ] = "",
     format: Annotated[AnswerFormat, typer.Option("--format", help="Format of the answer.")] = AnswerFormat.TERMINAL,
     cache_dir: Annotated[
         Path | None,
-        typer.Option("--cache-dir", metavar="DIR", help="Where environments are kept. [default: the user's cache]"),
+        typer.Option("--cache-dir", metavar="DIR", help="Folder with the environments. [default: the user's cache]"),
     ] = None,
 ) -> None:
-    """Lists, creates or diagnoses toolchains. Exits with 3 if a diagnosis finds a broken toolchain, or if a toolchain
-    that you name has no environment.
+    """Lists, creates or diagnoses toolchains.
+
+    Exits with 3 if a diagnosis finds a broken toolchain, or if a toolchain that you name has no environment.
     """
     from ligerdiag import api
 
@@ -237,11 +238,11 @@ def toolchains(
     match action:
         case Action.LIST:
             if names:
-                raise InputError(f"`list` takes no names but got `{names[0]}`: `doctor {names[0]}` diagnoses it")
+                raise InputError(f"`list` takes no names, but got `{names[0]}`: try `doctor {names[0]}`")
             statuses = api.list_toolchains(cache_dir)
         case Action.CREATE:
             if not names:
-                raise InputError("expected the names of the toolchains to create")
+                raise InputError("expected the names of the toolchains to create, but got none")
             statuses = tuple([api.create_toolchain(name, _log, cache_dir) for name in dict.fromkeys(names)])
         case Action.DOCTOR:
             chosen = dict.fromkeys(names or [status.name for status in api.list_toolchains(cache_dir)])
@@ -280,7 +281,7 @@ def render_list(statuses: "tuple[ToolchainStatus, ...]") -> str:
 
 
 def render_steps(statuses: "tuple[ToolchainStatus, ...]") -> str:
-    """Returns a table with the diagnosis of each toolchain: its steps, up to the first that does not work."""
+    """Returns a table with the diagnosis of each toolchain: its steps, up to the first one that does not work."""
     from ligerdiag.report.terminal.spans import render_columns
     from ligerdiag.text import compute_printable
 

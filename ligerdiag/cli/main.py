@@ -129,13 +129,14 @@ def options(
 
 
 def main() -> None:
-    """Runs the command `ligerdiag`."""
+    """Runs `ligerdiag` with the arguments of this process."""
     run_application(app, "ligerdiag")
 
 
 def run_application(application: typer.Typer, name: str) -> None:
-    """Runs a command line. Prints a LigerdiagError as one line on stderr, and ends the process with the exit code of the
-    error.
+    """Runs a command line. An error of class LigerdiagError ends the process with the exit code of the error.
+
+    The error is printed as one line on stderr.
     """
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):

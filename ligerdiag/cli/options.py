@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 
 def make_command[Line](line: type[Line], run: Callable[[Line], None], order: str) -> Callable[..., None]:
-    """Returns a function for typer: it takes the fields of the record `line` as options, makes a record of them, and
-    calls `run` with it.
+    """Returns a function that typer accepts as a command: it takes options, and calls `run` with a record of them.
 
-    line: a dataclass; a field without an `Option` in its annotation is no option and keeps its default.
-
-    order: names of the fields that are options, in the order of `--help`.
+    line: the class of the record, a dataclass. A field is an option if its annotation has an `Option`; other fields keep
+    their defaults. order: names of the fields that are options, in the order of `--help`.
     """
     hints = get_type_hints(line, include_extras=True)
     shown = {one.name: one for one in fields(cast("Any", line)) if _find_option(hints[one.name])}
@@ -88,16 +86,18 @@ def _unpack(one: "Field[Any]", value: object) -> object:
 
 
 def fill_options[Options](options: type[Options], line: object, **changes: object) -> Options:
-    """Returns a record of options for the API: each field has the value of the field of `line` with this name, unless
-    `changes` gives another value.
+    """Returns a record of options for the API.
+
+    Each of its fields has the value of the field of `line` with this name, unless `changes` gives a value.
     """
     names = [one.name for one in fields(cast("Any", options))]
     return options(**({name: getattr(line, name) for name in names if name not in changes} | changes))
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes that a size such as `500M` means, as `parse_bytes` does. Raises typer.BadParameter for other
-    text, and for 0.
+    """Returns the bytes of a size such as `500M`, as `parse_bytes` does.
+
+    Raises typer.BadParameter for any other text, and for 0.
     """
     size = _parse_size(text)
     if not size:
@@ -113,7 +113,7 @@ def _parse_size(text: str) -> int:
 
 
 def parse_targets(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the targets, split at commas, each once, in the order given."""
+    """Returns the names of the targets in the order given, split at commas, each once."""
     parts = [part.strip() for name in names for part in name.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -137,8 +137,9 @@ ReportOutputs = Annotated[
     Option(
         "--output",
         metavar="[FORMAT=]FILE",
-        help="Write the report to a file, too: sarif=out.sarif. Repeatable. A FILE alone gets the format of its suffix "
-        "(.json, .md, .sarif, .txt, .xml). With any other suffix it gets that of --format, and standard output the table.",
+        help="Write the report to a file, too: sarif=out.sarif. Repeatable. Without FORMAT, the suffix of FILE decides "
+        "(.json, .md, .sarif, .txt, .xml). With any other suffix, FILE gets the format of --format, and standard output "
+        "the table.",
     ),
 ]
 Axes = Annotated[
@@ -166,7 +167,7 @@ AnswerOutput = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayBounds:
-    """The options of all commands that replay: how much time and memory a replay may cost."""
+    """The options of all commands that replay: the limits for the time and the memory of a replay."""
 
     replay_seconds: Annotated[
         float,
@@ -190,7 +191,7 @@ class ReplayBounds:
     ] = False
 
     def make_bounds(self) -> "Bounds":
-        """Returns the bounds that the options set. Raises typer.BadParameter for a size that cannot be parsed."""
+        """Returns the bounds on replays that the options set. Raises typer.BadParameter for a size that cannot be parsed."""
         from ligerdiag.replay.replay_worker import Bounds
 
         return Bounds(seconds=self.replay_seconds, memory=parse_size(self.replay_memory), full=self.full)
@@ -198,8 +199,9 @@ class ReplayBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetOptions:
-    """The options of all commands that judge memory: how much memory a program may need, and how much it may copy
-    (LD033).
+    """The options of all commands that judge memory.
+
+    They limit how much memory a program may need, and how much it may copy (LD033).
     """
 
     memory_budget: Annotated[
@@ -221,8 +223,9 @@ class BudgetOptions:
     ] = None
 
     def make_budgets(self, config: "LoadedConfig") -> MemoryBudgets:
-        """Returns the budgets that the options set, else those of the configuration. Raises typer.BadParameter for a
-        size that cannot be parsed.
+        """Returns the memory budgets: each from its option, or from the configuration if the option is missing.
+
+        Raises typer.BadParameter for a size that cannot be parsed.
         """
         return MemoryBudgets(
             memory=config.budgets.memory if self.memory_budget is None else parse_size(self.memory_budget),
@@ -232,7 +235,7 @@ class BudgetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleOptions:
-    """The options of all commands that report findings: which rules count."""
+    """The options of all commands that report findings: they choose the rules that count."""
 
     select: Annotated[
         tuple[str, ...],
@@ -251,8 +254,10 @@ class RuleOptions:
     ] = False
 
     def make_entries(self) -> tuple["ConfigEntry", ...]:
-        """Returns a configuration entry for each rule whose findings do not count, which allows these findings; they stay in
-        the report. Raises InputError for a word that names no rule.
+        """Returns a configuration entry for each rule that does not count.
+
+        The entry allows the findings of the rule, so that they stay in the report. Raises InputError for a word that
+        names no rule.
         """
         from ligerdiag.report.allowed.suppressions import ConfigEntry
         from ligerdiag.rules.registry import RULES
@@ -276,7 +281,7 @@ def _parse_rules(words: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The configuration of a run, and the options whose defaults it sets."""
+    """The configuration of a run, and the options that have their defaults there."""
 
     config: "LoadedConfig"
     fail_on: FailOn
@@ -288,10 +293,10 @@ class CommandSettings:
 def read_settings(
     path: Path | None, *, fail_on: FailOn | None, strict: bool | None, inspected: Sequence[Path] = ()
 ) -> CommandSettings:
-    """Returns the settings from the configuration file at `path`, or from the nearest pyproject.toml; options that are
-    given take precedence. Raises InputError as `load_config` does.
+    """Returns the settings from the configuration file at `path`, or from the nearest pyproject.toml.
 
-    inspected: paths that may come from somebody else; a pyproject.toml that came with them is ignored.
+    Options that are given take precedence over the file. inspected: paths that may come from somebody else; a
+    pyproject.toml that came with them is ignored. Raises InputError as `load_config` does.
     """
     from ligerdiag.config import find_foreign_config, load_config
 

@@ -27,24 +27,23 @@ if TYPE_CHECKING:
 
 
 def require_writable(path: Path, option: str = "--output") -> None:
-    """Raises InputError, before any work is done, if no file can be written at `path`. option: the option that gave the
-    path, for the message.
+    """Raises InputError if no file can be written at `path`. Call it before a run does any work.
+
+    option: the option that gave the path, for the message.
     """
     if path.is_dir():
         raise InputError(f"expected a file for {option} but `{path}` is a directory")
     if not path.parent.is_dir():
-        raise InputError(f"expected the directory of {option} to exist but `{path.parent}` does not")
+        raise InputError(f"the directory of {option}, `{path.parent}`, does not exist: create it or name another one")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"cannot write to `{path.parent}` for {option}: no permission, name a file in another directory"
-        )
+        raise InputError(f"no permission to write to `{path.parent}` for {option}: name a file in another directory")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a file so that a reader sees the old or the new contents and never a part: writes beside `path`, then
-    renames. Text is written as UTF-8. A special file such as a pipe is written directly.
+    """Writes a file so that a reader sees the old or the new contents and never a part.
 
-    Raises InputError if the file cannot be written.
+    The text is written beside `path` and then renamed. It is written as UTF-8. A special file such as a pipe is written
+    directly. Raises InputError if the file cannot be written.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
@@ -59,8 +58,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def require_recordable(path: Path) -> None:
-    """Raises InputError, before any work is done, if no baseline can be written to `path`, or the baseline there cannot
-    be extended.
+    """Raises InputError if no baseline can be written to `path`, or if the baseline there cannot be extended.
+
+    Call it before a run does any work.
     """
     from ligerdiag import api
 
@@ -70,8 +70,9 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> None:
-    """Writes the baseline to `path`, and says so on stderr; writes nothing if the run was interrupted or no case can be
-    recorded. Raises as `render_record` does.
+    """Writes the baseline to `path`, and says so on stderr.
+
+    Writes nothing if the run was interrupted or no case can be recorded. Raises as `render_record` does.
     """
     from ligerdiag import api
 
@@ -88,15 +89,16 @@ def write_record(report: CheckReport, options: "CheckOptions", path: Path) -> No
 
 
 def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
-    """Raises InputError, before any work is done, if `--bisect` is given without the format `issue`, or with an axis
-    that changes the program.
+    """Raises InputError if `--bisect` is given without the format `issue`, or with an axis that changes the program.
+
+    Call it before a run does any work.
     """
     if not axes:
         return
     from ligerdiag.api.issuing import AXES
 
     if not is_issue:
-        raise InputError("`--bisect` is for a bug report: add `--format issue`, or use `ligerdiag bisect`")
+        raise InputError("`--bisect` works only for a bug report: add `--format issue`, or use `ligerdiag bisect`")
     for axis in axes:
         if axis not in AXES:
             known = ", ".join(one.value for one in AXES)
@@ -104,8 +106,9 @@ def require_bisectable(axes: Sequence[Axis], *, is_issue: bool) -> None:
 
 
 def require_known_file(path: Path) -> None:
-    """Raises InputError, before any work is done, if known findings cannot be written to `path`, or if the file at `path` is
-    anything but a file of known findings.
+    """Raises InputError if known findings cannot be written to `path`. Call it before a run does any work.
+
+    They cannot if the file at `path` has other contents than known findings.
     """
     from ligerdiag import api
 
@@ -115,7 +118,7 @@ def require_known_file(path: Path) -> None:
 
 
 def write_known(report: CheckReport, path: Path) -> None:
-    """Writes the findings of a run to `path`, and says so on stderr; writes nothing if the run was interrupted."""
+    """Writes the findings of a run to `path`, and says so on stderr. Writes nothing if the run was interrupted."""
     from ligerdiag import api
 
     if report.interrupted:
@@ -131,7 +134,7 @@ class AnswerFormat(StrEnum):
 
 
 class ComparisonFormat(StrEnum):
-    """The formats in which `compare` can write its answer: some of the formats of a report."""
+    """The formats in which `compare` can write its result. A report has more formats."""
 
     TERMINAL = "terminal"
     JSON = "json"
@@ -139,8 +142,9 @@ class ComparisonFormat(StrEnum):
 
 
 def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
-    """Returns the outputs that the options `--output` of a comparison request, as `parse_outputs` does. Also raises
-    InputError for a format that comparisons do not have.
+    """Returns the outputs that the options `--output` of a comparison request, as `parse_outputs` does.
+
+    Also raises InputError for a format that comparisons do not have.
     """
     outputs = parse_outputs(words, form)
     known = [one.value for one in ComparisonFormat]
@@ -153,8 +157,9 @@ def parse_comparison_outputs(words: Sequence[str], form: "Format") -> "Outputs":
 def write_report_comparison(
     comparison: "ReportComparison", outputs: "Outputs", *, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the comparison to every file, and then to standard output. code: the exit code to name in JSON. Raises
-    InputError if a file could not be written.
+    """Writes the comparison to every file, and then to standard output.
+
+    code: the exit code to name in JSON. Raises InputError if a file could not be written.
     """
     from ligerdiag.report.json import render_comparison_json
     from ligerdiag.report.markdown import render_comparison_markdown
@@ -183,8 +188,10 @@ def write_report_comparison(
 def write_bisections(
     bisections: Sequence[Bisection], *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes bisections to standard output in the format `form`. If `output` is given, writes them to that file instead, and
-    a table to standard output. code: the exit code to name in JSON.
+    """Writes bisections to standard output in the format `form`.
+
+    If `output` is given, writes them to that file instead, and a table to standard output. code: the exit code to name in
+    JSON.
     """
     from ligerdiag.report.json import render_bisections_json
     from ligerdiag.report.terminal.full_report import render_bisections
@@ -198,8 +205,10 @@ def write_bisections(
 def write_differences(
     report: "DifferenceReport", *, form: AnswerFormat, output: Path | None, verbose: bool, code: ExitCode
 ) -> None:
-    """Writes the result of `diff` to standard output in the format `form`. If `output` is given, writes it to that file
-    instead, and a table to standard output. code: the exit code to name in JSON.
+    """Writes the result of `diff` to standard output in the format `form`.
+
+    If `output` is given, writes it to that file instead, and a table to standard output. code: the exit code to name in
+    JSON.
     """
     from ligerdiag.report.json import render_differences_json
     from ligerdiag.report.terminal.full_report import render_difference_report
@@ -234,9 +243,9 @@ _HEAD = 4096
 
 
 def require_html_directory(path: Path) -> None:
-    """Raises InputError, before any work is done, if no pages can be written to the directory `path`.
+    """Raises InputError if no pages can be written to the directory `path`. Call it before a run does any work.
 
-    A directory that holds files and no earlier report is refused, because `write_html` removes the pages of an earlier
+    A directory that has files and no earlier report is refused, because `write_html` removes the pages of an earlier
     report.
     """
     if path.exists() and not path.is_dir():
@@ -247,14 +256,14 @@ def require_html_directory(path: Path) -> None:
     if not existing.is_dir():
         raise InputError(f"expected a directory for --html but `{existing}` is a file")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to `{existing}` for --html: no permission, name another directory")
+        raise InputError(f"no permission to write to `{existing}` for --html: name another directory")
 
 
 def write_html(report: CheckReport, directory: Path) -> None:
-    """Writes a page for each case and then the index, removes the other pages of an earlier report, and prints the
-    place on stderr.
+    """Writes a page for each case, and then the index, and prints the place on stderr.
 
-    Each page is written completely or not at all. Raises InputError if a page cannot be written.
+    Pages of an earlier report are removed. Each page is written completely or not at all. Raises InputError if a page
+    cannot be written.
     """
     from ligerdiag.report.html import INDEX, compute_file_names, render_case_html, render_index_html
 
@@ -262,7 +271,7 @@ def write_html(report: CheckReport, directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"expected to create `{directory}` but got: {error}") from error
+        raise InputError(f"cannot create the directory `{directory}`: {error}") from error
     names = compute_file_names(report.cases)
     for name, case in zip(names, report.cases, strict=True):
         write_atomically(directory / name, render_case_html(case, report))
@@ -286,7 +295,7 @@ def _require_ours(directory: Path) -> None:
     pages = set(_list_pages(directory))
     if entries and directory / INDEX not in pages and entries != pages:
         raise InputError(
-            f"expected an empty directory or an earlier report for --html but `{directory}` holds something else"
+            f"expected an empty directory or an earlier report for --html but `{directory}` has other files"
         )
 
 
@@ -342,7 +351,7 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """Where a report is written, and in which formats."""
+    """The files to which a report is written, their formats, and the format on standard output."""
 
     shown: Format
     """The format on standard output."""
@@ -354,12 +363,14 @@ class Outputs:
 
 
 def parse_outputs(words: Sequence[str], form: Format) -> Outputs:
-    """Returns the outputs that the options `--output` request. Each is `FORMAT=FILE`, or `FILE` in the format of its suffix;
-    a suffix that belongs to no format means `form`, the format that `--format` gives. Standard output gets `form`, or the
-    table if a `FILE` without `FORMAT=` gets `form`.
+    """Returns the outputs that the options `--output` request.
 
-    Raises InputError, before any work is done, for an unknown format, two reports in one file, and a file that cannot
-    be written.
+    Each option is `FORMAT=FILE`, or `FILE` in the format of its suffix. If the suffix belongs to no format, the file gets
+    `form`, the format that `--format` gives. Standard output gets `form`, or the table if a `FILE` without `FORMAT=` gets
+    `form`.
+
+    Raises InputError for an unknown format, two reports in one file, and a file that cannot be written. Call it before a
+    run does any work.
     """
     files: dict[Path, Format] = {}
     shown = form
@@ -388,11 +399,13 @@ def write_report(
 ) -> None:
     """Writes the report to every file, even if one of them cannot be written, and then to standard output.
 
-    code, fail_on, strict: the exit code of the run, and the options on which the exit code depends; some formats name
-    all three. bisections: those to show in the format `issue`. module: text of the module to write beside a file in the
-    format `issue`; empty if there is no module to write. A run that was ended early gets no bug report, as nobody knows
-    yet what it would be about. With the format `github`, also appends to the summary page of the job if there is one.
-    Raises InputError about the first output that could not be written.
+    With the format `github`, also appends to the summary page of the job if there is one. A run that was ended early gets
+    no bug report, as it is not known yet what the bug is.
+
+    code, fail_on, strict: the exit code of the run, and the options on which the exit code depends; some formats name all
+    three. bisections: those to show in the format `issue`. module: text of the module to write beside a file in the
+    format `issue`; empty if there is no module to write. Raises InputError about the first output that could not be
+    written.
     """
     files, shown = dict(outputs.files), outputs.shown
     if report.cut_by is not None and outputs.has(Format.ISSUE):
@@ -440,8 +453,9 @@ def _write_issue(report: CheckReport, path: Path, bisections: Sequence[Bisection
 
 
 def write_statistics(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the number of findings of each rule to standard output, or to stderr if standard output has a format for
-    programs, such as JSON.
+    """Writes the number of findings of each rule to standard output.
+
+    If standard output has a format for programs, such as JSON, writes them to stderr.
     """
     from ligerdiag.report.terminal.concise import render_statistics
 
@@ -449,8 +463,9 @@ def write_statistics(report: CheckReport, outputs: Outputs) -> None:
 
 
 def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
-    """Writes the slowest cases to standard output, or to stderr if standard output has a format for programs, such as JSON.
-    count: the most cases to write; 0 means all.
+    """Writes the slowest cases to standard output. count: the largest number of cases; 0 means all.
+
+    If standard output has a format for programs, such as JSON, writes them to stderr.
     """
     from ligerdiag.report.terminal.durations import render_durations
 
@@ -458,8 +473,9 @@ def write_durations(report: CheckReport, count: int, outputs: Outputs) -> None:
 
 
 def write_printed(report: CheckReport, outputs: Outputs) -> None:
-    """Writes the text that the user's code printed to standard output, or to stderr if standard output has a format for
-    programs, such as JSON.
+    """Writes the text that the user's code printed to standard output.
+
+    If standard output has a format for programs, such as JSON, writes it to stderr.
     """
     from ligerdiag.report.terminal.printed_text import render_printed
 

@@ -1,4 +1,4 @@
-"""`ligerdiag record-tuning`: keeps the choices that XLA's autotuner makes on this machine's GPUs."""
+"""`ligerdiag record-tuning`: writes the choices that XLA's autotuner makes on this machine's GPUs into a file."""
 
 import sys
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class TuningLine(TuningOptions):
 
 
 def run_record_tuning(line: TuningLine) -> None:
-    """Records the choices, says what was written, and ends the process with the exit code."""
+    """Records the choices of XLA's autotuner, says what was written, and ends the process with the exit code."""
     from ligerdiag import api
 
     require_writable(line.output)

@@ -71,7 +71,7 @@ Exit codes:
 
 
 class ReductionFormat(StrEnum):
-    """The form of the text that `reduce` writes to standard output, in addition to its files."""
+    """The form of the text that `reduce` writes to standard output. It writes files as well."""
 
     TERMINAL = "terminal"
     ISSUE = "issue"
@@ -79,7 +79,7 @@ class ReductionFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ReduceLine(ReplayBounds, ReduceOptions):
-    """The options of `reduce`: what to keep, and where the program goes."""
+    """The options of `reduce`: which symptom (such as a finding) to keep, and where the program goes."""
 
     format: Annotated[
         ReductionFormat,
@@ -92,7 +92,7 @@ class ReduceLine(ReplayBounds, ReduceOptions):
 
 
 def run_reduce(line: ReduceLine) -> None:
-    """Runs the reduction and ends the process with the exit code."""
+    """Runs the reduction, writes the result, and ends the process with the exit code."""
     from ligerdiag import api
     from ligerdiag.ending import Ending
 
@@ -113,7 +113,7 @@ def run_reduce(line: ReduceLine) -> None:
     if api.is_dump(line.selector):
         if line.format is ReductionFormat.ISSUE:
             raise InputError(
-                "`--format issue` is for a case: leave it out, as `reduce` prints only a summary for a dump"
+                "`--format issue` works only for a case: leave it out, as `reduce` prints only a summary for a dump"
             )
         _reduce_dump(options, None if line.quiet else show, line.time_limit)
     code, is_issue = ExitCode.AS_EXPECTED, line.format is ReductionFormat.ISSUE

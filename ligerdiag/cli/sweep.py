@@ -145,7 +145,7 @@ def run_sweep_command(line: SweepLine) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"expected a folder for --out but `{folder}`: {error.strerror}") from error
+            raise InputError(f"cannot use the folder `{folder}` for --out: {error.strerror}") from error
     options = fill_options(SweepOptions, line, store=line.store or str(line.out / "results"))
     with watch_for_end(line.time_limit):
         with ProgressDisplay(sys.stderr) as show:
@@ -159,9 +159,7 @@ sweep = make_command(SweepLine, run_sweep_command, "grid out store scheduler job
 
 
 def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> bool:
-    """Writes the page with the name `name` for a result, unless the page exists already. Returns whether the page exists
-    now.
-    """
+    """Writes the page `name` for a result, unless it exists already. Returns whether the page exists now."""
     from ligerdiag.sweep.sweep_table import PAGES, render_case_page
 
     path = out / PAGES / name
@@ -172,7 +170,8 @@ def keep_page(out: Path, name: str, result: "StoredResult", case_id: str) -> boo
 
 
 def write_files(report: "SweepReport", out: Path) -> None:
-    """Writes the tables, reports and index of a sweep to `out`; removes reports and pages of earlier results there.
+    """Writes the tables, reports and index of a sweep to `out`, and removes reports and pages of earlier results there.
+
     Raises InputError if a file cannot be written.
     """
     from ligerdiag.sweep.sweep_table import PAGES, render_csv, render_page, render_parquet, render_reports
@@ -194,8 +193,10 @@ def write_files(report: "SweepReport", out: Path) -> None:
 
 
 def compute_exit_code(report: "SweepReport") -> ExitCode:
-    """Returns the exit code of a sweep: 130, 143 or 3 if the sweep was ended early. Otherwise it is the code that `check`
-    would choose from those of the sweep's cells and unreadable sources; a cell without a code counts as 3.
+    """Returns the exit code of a sweep.
+
+    It is 130, 143 or 3 if the sweep was ended early. Otherwise `check` chooses it: from the codes of the sweep's cells
+    and of its unreadable sources. A cell without a code counts as 3.
     """
     from ligerdiag.sweep.sweep_table import choose_exit_code
 
@@ -206,7 +207,7 @@ def compute_exit_code(report: "SweepReport") -> ExitCode:
 
 
 def render_sweep(report: "SweepReport", out: Path) -> str:
-    """Returns the summary of a sweep: tasks and cells by status, the failures, and the places of its files."""
+    """Returns the summary of a sweep as text: tasks and cells by status, the failures, and the places of its files."""
     from ligerdiag.text import compute_printable
 
     done = len(report.failed) + report.ran
@@ -251,7 +252,7 @@ def find_tables(subjects: Sequence[str]) -> tuple[Path, ...]:
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:
-    """Prints the cells that differ between the tables of two sweeps; returns the exit code of `diff`."""
+    """Prints the cells that differ between the tables of two sweeps, and returns the exit code of `diff`."""
     from ligerdiag.sweep.cluster import require_extra
 
     require_extra()

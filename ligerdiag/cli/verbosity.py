@@ -9,7 +9,7 @@ from ligerdiag.model.report import CheckReport, OnProgress
 
 
 class Verbosity(Enum):
-    """How much of a report the terminal shows; the formats for programs are always complete."""
+    """How much of a report the terminal shows. The formats for programs are always complete."""
 
     QUIET = "quiet"
     """Shows only the findings that count, the reasons why a case is not as expected, and the last line; no progress."""
@@ -28,8 +28,9 @@ def parse_verbosity(*, quiet: bool, verbose: bool) -> Verbosity:
 
 
 def show_progress(verbosity: Verbosity) -> AbstractContextManager[OnProgress | None]:
-    """Returns a context manager that shows progress on stderr. Its value is the function to call with each event; None if
-    the user wants no progress.
+    """Returns a context manager that shows progress on stderr.
+
+    Its value is the function to call with each event, or None if the user wants no progress.
     """
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -30,8 +30,9 @@ def _copy_comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: Item) -> list[Item]:
-    """Returns the list of arguments or parameters, in which `new` is inserted at index `place`. If the neighbours of `new`
-    have lines of their own, `new` gets a line of its own, too.
+    """Returns the list of arguments or parameters with `new` inserted at index `place`.
+
+    If the neighbours of `new` have lines of their own, `new` gets a line of its own, too.
     """
     listed = [*items]
     if not listed:
@@ -44,13 +45,14 @@ def insert[Item: (cst.Arg, cst.Param)](items: Sequence[Item], place: int, new: I
 
 
 def find_keyword_place(args: Sequence[cst.Arg], names: Sequence[str]) -> int | None:
-    """Returns the index of the first keyword argument with one of these names; None if there is none."""
+    """Returns the index of the first keyword argument that has one of these names, or None if there is none."""
     return next((n for n, one in enumerate(args) if one.keyword is not None and one.keyword.value in names), None)
 
 
 def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
-    """Returns the call with a keyword argument added: after the argument with one of the names `after`, or at the end if
-    there is none.
+    """Returns the call with a keyword argument added, such as `written=0`.
+
+    It comes after the argument with one of the names `after`, or at the end if there is no such argument.
     """
     place = find_keyword_place(call.args, after)
     return call.with_changes(
@@ -59,8 +61,9 @@ def add_keyword(call: cst.Call, text: str, *, after: Sequence[str]) -> cst.Call:
 
 
 def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the function `change` applied to the argument at index `place`; returns the call unchanged if
-    `place` is None.
+    """Returns the call with the function `change` applied to the argument at index `place`.
+
+    If `place` is None, the call is returned unchanged.
     """
     if place is None:
         return call
@@ -70,17 +73,18 @@ def replace_argument(call: cst.Call, place: int | None, change: Callable[[cst.Ar
 
 
 def replace_keyword(call: cst.Call, names: Sequence[str], change: Callable[[cst.Arg], cst.Arg]) -> cst.Call:
-    """Returns the call with the function `change` applied to the keyword argument with one of these names; returns the call
-    unchanged if there is none.
+    """Returns the call with the function `change` applied to the keyword argument that has one of these names.
+
+    If there is no such argument, the call is returned unchanged.
     """
     return replace_argument(call, find_keyword_place(call.args, names), change)
 
 
 def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
-    """Returns the call with its arguments moved to new lines, if the call is on one line and would be wider than the file's
-    lines may be. Returns any other call unchanged.
+    """Returns the call with its arguments moved to new lines if its single line would be too long for the file.
 
-    column: number of characters before the call in its line, the indentation included.
+    Any other call is returned unchanged. column: number of characters before the call in its line, the indentation
+    included.
     """
     text = cst.Module(body=()).code_for_node(call)
     if isinstance(call.func, cst.Call):
@@ -104,10 +108,10 @@ def wrap(call: cst.Call, column: int, file: SourceFile) -> cst.Call:
 
 
 def shift(call: cst.Call, indentation: int, column: int, moved: int) -> cst.Call:
-    """Returns the call with the lines of its arguments moved, if they are aligned with the first argument.
+    """Returns the call with those lines of its arguments moved that are aligned with the first argument.
 
-    indentation: number of blanks before the statement. column: position of the call in its line. moved: number of characters
-    by which the call has moved to the right.
+    indentation: number of blanks before the statement. column: position of the call in its line. moved: number of
+    characters by which the call has moved to the right.
     """
     first = column + len(cst.Module(body=()).code_for_node(call.with_changes(args=()))) - 1
 
@@ -129,7 +133,7 @@ def shift(call: cst.Call, indentation: int, column: int, moved: int) -> cst.Call
 
 
 def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression:
-    """Returns a tuple or list with more elements at its end, given as source texts."""
+    """Returns a tuple or list with the elements `texts`, given as source text, added at its end."""
     assert isinstance(value, cst.Tuple | cst.List)
     elements = [*value.elements]
     for text in texts:
@@ -148,7 +152,10 @@ def append_element(value: cst.BaseExpression, *texts: str) -> cst.BaseExpression
 
 
 def append_alias(statement: cst.ImportFrom, name: str) -> cst.ImportFrom:
-    """Returns a `from ... import` with one more name, in a line of its own if the others have one."""
+    """Returns a `from ... import` statement that also imports `name`.
+
+    The name gets a line of its own if each name has one.
+    """
     assert not isinstance(statement.names, cst.ImportStar)
     *others, last = statement.names
     separator = _copy_comma(others[-1].comma if others else cst.MaybeSentinel.DEFAULT)
@@ -159,7 +166,7 @@ def append_alias(statement: cst.ImportFrom, name: str) -> cst.ImportFrom:
 
 
 def make_tuple(first: cst.BaseExpression, *texts: str, parentheses: bool) -> cst.Tuple:
-    """Returns a tuple of an expression and more elements, given as source texts."""
+    """Returns a tuple of the expression `first` and the elements `texts`, given as source text."""
     elements = [cst.Element(first), *(cst.Element(cst.parse_expression(text)) for text in texts)]
     around = {} if parentheses else {"lpar": (), "rpar": ()}
     return cst.Tuple(elements=elements, **around)

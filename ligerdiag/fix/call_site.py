@@ -78,21 +78,20 @@ class Project:
     _modules: dict[tuple[str, Path], frozenset[str]] = field(default_factory=dict[tuple[str, Path], frozenset[str]])
 
     def list_unseen(self) -> tuple[str, ...]:
-        """Returns the places in the project that the cure does not change, although they may call a function that now
-        returns more values.
-        """
+        """Returns the places that the cure does not change although they may call a function with more results now."""
         return tuple(one for one in self.unseen if one not in self.reached)
 
     def load(self, name: str) -> SourceFile:
-        """Returns the file at this path. Raises CannotFixError for a file outside of the project; the message names the file
-        as the place to change.
+        """Returns the file at this path.
+
+        Raises CannotFixError for a file that is not the user's to change. The message says what to change instead.
         """
         if name.startswith("<"):
             raise CannotFixError(f"the code of `{name}` is in no file: change the program that makes it")
         path = Path(os.path.realpath(name))
         if SourceLine(file=str(path), line=0).is_installed:
             raise CannotFixError(
-                f"`{path}` belongs to an installed package: change it there, or call the kernel in another way"
+                f"`{path}` belongs to an installed package: change that package, or call the kernel in another way"
             )
         if path.suffix != ".py" or not is_below(str(path), self.roots):
             raise CannotFixError(f"`{compute_near(str(path))}` is not a Python file of this project")
@@ -119,8 +118,9 @@ class Project:
         yield from islice(walk(), _MOST_FILES)
 
     def find_users(self, name: str, home: SourceFile) -> list[SourceFile]:
-        """Returns the files that may use the function or class `name`, which is defined in the file `home`. These are `home`
-        itself and each file that imports the name, from `home` or from a package that re-exports it.
+        """Returns the files that may use the function or class `name`, which is defined in the file `home`.
+
+        These are `home` itself and each file that imports the name, from `home` or from a package that re-exports it.
         """
         key = (name, home.path)
         if key not in self._users:
@@ -128,8 +128,9 @@ class Project:
         return self._users[key]
 
     def find_modules(self, name: str, home: SourceFile) -> frozenset[str]:
-        """Returns the modules from which the name `name` of the file `home` can be imported, each by the last part of its
-        dotted name.
+        """Returns the modules from which `name`, which is defined in the file `home`, can be imported.
+
+        Each is given by the last part of its dotted name.
         """
         self.find_users(name, home)
         return self._modules[name, home.path]
@@ -154,8 +155,9 @@ class Project:
         return iter(sorted(found))
 
     def read_texts(self) -> list[tuple[Path, str]]:
-        """Returns (real path, text) for each Python file below the root. Files that cannot be read are added to `unread`
-        instead.
+        """Returns a (real path, text) pair for each Python file below the project's root.
+
+        A file that cannot be read has no pair; its path is added to `unread`.
         """
         if not self.texts:
             for path in self.list_files():
@@ -186,7 +188,7 @@ def _imports(file: SourceFile, name: str, module: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Written:
-    """An argument that the kernel overwrites."""
+    """An argument of a kernel call that the kernel overwrites."""
 
     argument: cst.Arg
     number: int
@@ -196,14 +198,14 @@ class Written:
 
     @property
     def name(self) -> str:
-        """Returns the name of the variable that is passed; empty if the argument is any other expression."""
+        """Returns the name of the variable that is passed. Empty if the argument is another kind of expression."""
         value = self.argument.value
         return value.value if isinstance(value, cst.Name) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallSite:
-    """One call in the source whose kernel overwrites operands that the call does not declare as written."""
+    """A kernel call in the source that does not declare some of the operands that its kernel overwrites."""
 
     file: SourceFile
     call: cst.Call
@@ -229,42 +231,50 @@ class CallSite:
 
     @property
     def is_unpacked(self) -> bool:
-        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`. If so, `written` is the whole
-        sequence.
+        """Returns whether the operands are unpacked from a sequence, as in `call(*operands)`.
+
+        If so, `written` has the whole sequence.
         """
         return any(one.star == "*" for one in self.call.args)
 
     def require_arguments(self) -> None:
-        """Raises CannotFixError if the operands are unpacked from a sequence, so that the source does not show the single
-        arguments.
+        """Raises CannotFixError if the operands are unpacked from a sequence, as in `call(*operands)`.
+
+        The source then does not show the single arguments.
         """
         if self.is_unpacked:
-            raise CannotFixError(f"the arguments of the call are unpacked with `*`{self.file.render_place(self.call)}")
+            raise CannotFixError(
+                f"the source does not show the arguments that `*` unpacks{self.file.render_place(self.call)}"
+            )
 
     @property
     def is_pallas(self) -> bool:
         return self.options is not self.call
 
     def find_keyword(self, *names: str) -> cst.Arg | None:
-        """Returns the first keyword argument with one of these names; None if there is none."""
+        """Returns the first keyword argument that has one of these names, or None if there is none."""
         found = (one for one in self.options.args if one.keyword is not None and one.keyword.value in names)
         return next(found, None)
 
     @property
     def callee(self) -> str:
-        """Returns the name of the called function, such as `triton_call`, which is also the name for a call of Pallas."""
+        """Returns the name of the called function. It is `triton_call` for a call of Pallas, too."""
         if self.forwarding is not None:
             return self.forwarding.name
         return TRITON_CALL if self.is_pallas else get_name(self.call.func)
 
     def list_operands(self, call: cst.Call | None = None) -> list[cst.Arg]:
-        """Returns the operands that are passed by position. call: another call of the same function."""
+        """Returns the operands that are passed by position.
+
+        call: the call whose operands are wanted, by default the call of this site.
+        """
         given = [one for one in (call or self.call).args if one.keyword is None and one.star != "**"]
         return given if self.forwarding is None else given[self.forwarding.skipped :]
 
     def find_outputs_argument(self, call: cst.Call | None = None) -> int | None:
-        """Returns the index, among the arguments of `call`, of the argument that declares the outputs; None if there is no
-        such argument. call: the call `options`, or a changed copy of it.
+        """Returns the index, among the arguments of `call`, of the argument that declares the outputs.
+
+        None if there is no such argument. call: the call `options`, or a changed copy of it.
         """
         args = (call or self.options).args
         names = OUTPUT_KEYWORDS
@@ -277,14 +287,16 @@ class CallSite:
         return next(found, None)
 
     def compute_position(self, written: Written) -> int | None:
-        """Returns the position of an overwritten argument among the operands; None if it is passed by keyword."""
+        """Returns the position of an overwritten argument among the operands, or None if it is passed by keyword."""
         given = self.list_operands()
         return next((number for number, one in enumerate(given) if one is written.argument), None)
 
 
 def find_call_site(project: Project, place: CallPlace, *, needs_writes: bool = True) -> CallSite:
-    """Returns the call that a finding names. Raises CannotFixError with the reason if the call is not found, cannot be
-    changed, or declares its writes already. needs_writes: whether the overwritten arguments are needed.
+    """Returns the kernel call in the source that a finding names.
+
+    needs_writes: whether to find the overwritten arguments as well. Raises CannotFixError with the reason if the call is
+    not found, cannot be changed, or declares its writes already.
     """
     if place.line is None or place.line.line < 1:
         raise CannotFixError("the line of the call is unknown")
@@ -323,8 +335,10 @@ def _find_forwarded(project: Project, site: CallSite, caller: SourceLine) -> Cal
 
 
 def list_call_names(file: SourceFile) -> set[str]:
-    """Returns the names by which a file calls `triton_call`: `triton_call` itself, and names such as `call` from `from
-    jax_triton import triton_call as call` or `call = partial(jt.triton_call, grid=(8,))`.
+    """Returns the names by which a file calls `triton_call`.
+
+    Examples are `triton_call` itself, and `call` after `from jax_triton import triton_call as call` or after `call =
+    partial(jt.triton_call, grid=(8,))`.
     """
     names = {TRITON_CALL}
     for statement in file.find(cst.ImportFrom):
@@ -383,7 +397,7 @@ def _find_kernel(project: Project, file: SourceFile, place: CallPlace) -> tuple[
 
 
 def list_parameters(function: cst.FunctionDef | None) -> list[str]:
-    """Returns the names of a kernel's parameters, in order; [] for None."""
+    """Returns the names of a kernel's parameters, in order. Empty if the kernel is None."""
     if function is None:
         return []
     return [one.name.value for one in (*function.params.posonly_params, *function.params.params)]

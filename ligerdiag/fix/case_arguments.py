@@ -22,8 +22,9 @@ _FLAG = re.compile(r"XLA_FLAGS=--(xla_\w+)=([\w,-]+)")
 
 
 def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed text of the case's file: the case gets all XLA flags that the help of the findings names. Raises
-    UnrelatedCureError if the help names no flag.
+    """Returns the changed text of the case's file, in which the case gets XLA flags.
+
+    The flags are those that the help of the findings names. Raises UnrelatedCureError if it names none.
     """
     flags = read_flags(findings)
     if not flags:
@@ -42,12 +43,12 @@ def list_flags(project: Project, findings: Sequence[Finding], case: CaseSpec) ->
 
 
 def read_flags(findings: Iterable[Finding]) -> dict[str, str]:
-    """Returns the XLA flags that the help of the findings names: from flag to value, as in XLA_FLAGS."""
+    """Returns the XLA flags that the help of the findings names, as a dict from flag to value, as in XLA_FLAGS."""
     return {name: value for one in findings for name, value in _FLAG.findall(one.help)}
 
 
 def advise_flags(findings: Iterable[Finding]) -> str:
-    """Returns the shell command that sets the flags for a run of the program."""
+    """Returns the shell command that runs the program with the XLA flags that the findings name."""
     flags = " ".join(f"--{name}={value}" for name, value in read_flags(findings).items())
     return f'where the program runs, `export XLA_FLAGS="$XLA_FLAGS {flags}"`: `ligerdiag` alone reads the flags of the case'
 
@@ -57,7 +58,8 @@ def _spell(value: str) -> str:
 
 
 def list_fewer_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed text of the case's file: the case no longer donates the arguments that the findings are about.
+    """Returns the text of the case's file, changed so that the case no longer donates the arguments in the findings.
+
     Raises UnrelatedCureError if no finding is about a donated argument.
     """
     about = [one for one in findings if "do not donate" in one.help]
@@ -84,9 +86,10 @@ def list_fewer_donations(project: Project, findings: Sequence[Finding], case: Ca
 
 
 def list_kept_arguments(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed text of the file that makes the case, or of the file with the `jax.jit` around its function:
-    `keep_unused=True` is added. JAX then keeps a donated argument that the function never reads, so that an output may take
-    its bytes. Raises UnrelatedCureError if JAX drops no donated argument.
+    """Returns the changed text of a file, with `keep_unused=True` added to the case or to the `jax.jit` of its function.
+
+    With this argument JAX keeps a donated argument that the function never reads, so that an output may take its bytes.
+    Raises UnrelatedCureError if JAX drops no donated argument.
     """
     if not any("keep_unused=True" in one.help for one in findings):
         raise UnrelatedCureError("JAX drops no donated argument")
@@ -108,8 +111,10 @@ def list_kept_arguments(project: Project, findings: Sequence[Finding], case: Cas
 
 
 def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed text of the case's file: the case also donates the arguments that the kernel overwrites or XLA
-    copies. Raises UnrelatedCureError if no finding asks for a donation.
+    """Returns the text of the case's file, changed so that the case donates more arguments.
+
+    They are those that the kernel overwrites or that XLA copies. Raises UnrelatedCureError if no finding asks for a
+    donation.
     """
     about = [one for one in findings if "donate it" in one.help or "donate the argument" in one.help]
     about = [one for one in about if "do not donate" not in one.help]
@@ -134,8 +139,10 @@ def list_donations(project: Project, findings: Sequence[Finding], case: CaseSpec
 
 
 def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Call]:
-    """Finds the call of `Case` that makes the case, and returns it with its file. It is the call whose literal name and
-    params fit best. Raises CannotFixError if no call fits, or if several fit equally well.
+    """Returns the call of `Case` that makes the case, and the file with this call.
+
+    It is the call whose literal name and params fit best. Raises CannotFixError if no call fits, or if several fit
+    equally well.
     """
     if not case.source.file:
         raise CannotFixError("the case is not defined in a file: make the change where the program calls `jax.jit`")
@@ -148,8 +155,8 @@ def find_case_call(project: Project, case: CaseSpec) -> tuple[SourceFile, cst.Ca
                 found.append((fit, call))
     best = [call for fit, call in found if fit == max(one for one, _ in found)]
     if len(best) != 1:
-        count = "no" if not best else "several"
-        raise CannotFixError(f"{count} calls of `Case` in `{file.path.name}` may make `{case.id}`")
+        count = "no call" if not best else "more than one call"
+        raise CannotFixError(f"{count} of `Case` in `{file.path.name}` fits the name and params of `{case.id}`")
     return file, best[0]
 
 

@@ -90,8 +90,9 @@ class Cure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedCure:
-    """A kind of change, in several forms, that may make a program right. It changes the source at another place than the
-    kernel's call.
+    """A kind of change that does not touch the kernel's call and may make a program right.
+
+    It has several forms, such as one for each argument that may be changed. `fix` tries them one after the other.
     """
 
     name: str
@@ -197,7 +198,7 @@ MOST_OTHER_CASES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixOptions:
-    """Options of `fix`."""
+    """The options of `ligerdiag fix`."""
 
     check: CheckOptions
     cures: tuple[str, ...] = ()
@@ -209,12 +210,15 @@ class FixOptions:
 
 
 def find_fixes(options: FixOptions, on_progress: OnProgress | None = None) -> tuple[CaseFix, ...]:
-    """Searches a cure for each selected case, and returns one result for each. Raises InputError for an unknown cure,
-    RunEnded if the run is ended early, and the errors of `check`.
+    """Searches a cure (a change that makes the program right) for each selected case, and returns one result for each.
+
+    Raises InputError for an unknown cure, RunEnded if the run is ended early, and the errors of `check`.
     """
     for name in options.cures:
         if name not in CURE_NAMES:
-            raise InputError(f"expected a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}")
+            raise InputError(
+                f"expected the name of a cure, such as `declare`, but got `{name}`{suggest(name, CURE_NAMES)}"
+            )
     report = check(options.check, on_progress)
     require_complete(report)
     specs = _list_specs(options.check)
@@ -256,10 +260,10 @@ def fix_case(
     *,
     selected: Sequence[CaseSpec] = (),
 ) -> CaseFix:
-    """Searches a cure for one case, and returns the result.
+    """Searches a cure (a change that makes the program right) for one case, and returns the result.
 
-    reports: the reports on the case, one for each target. selected: all cases of the run. The cases among them that load a
-    changed file are judged, too.
+    reports: the reports on the case, one for each target. selected: all cases of the run. Those that load a changed file
+    are judged, too.
     """
     hazards = [one for report in reports for one in list_hazards(report)]
     answer = CaseFix(
@@ -299,8 +303,10 @@ def _describe_worse(worse: Sequence[str]) -> str:
 
 
 def rank_attempt(attempt: Attempt) -> tuple[bool, bool, bool, int, int, int, int]:
-    """Returns a sort key for attempts; the best attempt has the smallest key. Memory comes before the size of the diff,
-    because a kernel works in place to save memory, and a case often has smaller arrays than the real program.
+    """Returns a sort key for attempts. The best attempt has the smallest key.
+
+    Memory comes before the size of the diff, because a kernel works in place to save memory, and a case often has smaller
+    arrays than the real program.
     """
     costs = [one.reserved + one.copied for one in attempt.costs.values()]
     return (
@@ -360,8 +366,10 @@ class _Search:
         self._is_old = numbers < _FIRST_WITHOUT_POINTERS
 
     def try_cures(self, hazards: Sequence[Finding]) -> list[Attempt]:
-        """Returns one attempt for each cure, in the order of preference. A cure that only spells another one differently
-        is left out if that one is proved, unless the user asks for it.
+        """Returns one attempt for each cure, in the order of preference.
+
+        Some cures make the change of another cure in other words (`Cure.same_as`). Such a cure is left out if the other
+        one is proved, unless the user asks for it.
         """
         self._places = _list_places(hazards)
         cures = [one for one in (*CURES, ZERO) if not self._options.cures or one.name in self._options.cures]
@@ -380,8 +388,9 @@ class _Search:
         return [attempts[name] for name in CURE_NAMES if name in attempts]
 
     def try_pairs(self, attempts: Sequence[Attempt], hazards: Sequence[Finding]) -> list[Attempt]:
-        """Returns the proved attempts of two cures together. The first one is an attempt that removes some of the findings,
-        and the second one is tried on what it leaves.
+        """Returns the proved attempts that apply two cures together.
+
+        The first cure removes some of the findings, and the second one is tried on the program that the first one leaves.
         """
         counts = {one.cure: sum(len(list_hazards(report)) for report in one.reports) for one in attempts}
         halves = [one for one in attempts if one.is_safe and one.files and 0 < counts[one.cure] < len(hazards)]
@@ -548,7 +557,7 @@ class _Search:
             cure.apply(project, sites, Circumstances(is_old=self._is_old, depth=depth, axes=axes))
         texts = {path: file.render() for path, file in project.files.items() if file.is_changed}
         if not texts:
-            raise CannotFixError("there is nothing to change")
+            raise CannotFixError("the cure finds nothing to change in the source")
         _require_python(texts)
         return self._add_half(texts), project
 
@@ -598,8 +607,9 @@ def _find_sites(project: Project, places: Sequence[CallPlace]) -> list[CallSite]
 
 
 def render_diff(texts: Texts, originals: Texts | None = None) -> str:
-    """Returns a unified diff with paths relative to the working directory, as `git apply` reads it. texts: the new text of
-    each file. originals: the old text of each file; None means the text on disk.
+    """Returns a unified diff that `git apply` can read, with paths relative to the working directory.
+
+    texts: the new text of each file. originals: the old text of each file; None means the text on disk.
     """
     parts: list[str] = []
     for path, text in sorted(texts.items()):

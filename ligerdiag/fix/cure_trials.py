@@ -1,4 +1,4 @@
-"""Judges changed programs as `check` does, and says for each of them whether it is proved right."""
+"""Judges programs that a cure has changed: runs `check` on each, and decides whether it is proved right."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CureTrial:
-    """The result of judging one changed program, on all targets."""
+    """The result for one changed program on all targets: whether it is proved right, and why not."""
 
     proof: Proof
     reason: str = ""
@@ -56,8 +56,9 @@ def require_complete(report: CheckReport) -> None:
 
 
 def keep_patches(cache: Cache, texts: Texts) -> tuple[tuple[str, str], ...]:
-    """Writes the new texts into the cache. Returns pairs (path of a file, path of its new text), which become the field
-    `patches` of a `Source`.
+    """Writes the new texts into the cache.
+
+    Returns a (path of a file, path of its new text) pair for each, as the field `patches` of a `Source` needs them.
     """
     folder = cache.root / "patches"
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,10 @@ def keep_patches(cache: Cache, texts: Texts) -> tuple[tuple[str, str], ...]:
 
 
 class Trials:
-    """Judges the changed programs of one case. It passes all of them to `check` at once, as sources with patched files."""
+    """Judges the changed programs of one case.
+
+    It passes all of them to `check` at once, as sources with patched files.
+    """
 
     def __init__(
         self, case: CaseSpec, base: Sequence[CaseReport], options: CheckOptions, report_progress: OnProgress | None
@@ -84,9 +88,11 @@ class Trials:
     def judge(
         self, changes: Sequence[Texts], *, defining: Sequence[Texts] = (), keeps_program: bool = False
     ) -> list[CureTrial]:
-        """Returns the result of judging each changed program. defining: elements of `changes` that give a value to outputs
-        which the unchanged case leaves undefined; such outputs are not compared. keeps_program: whether the changes leave
-        the function unchanged, and affect only its compile or its memory; then no numbers are compared.
+        """Returns the result for each changed program.
+
+        defining: those of `changes` that give a value to outputs which the unchanged case leaves undefined; such outputs
+        are not compared. keeps_program: whether the changes leave the function unchanged, and affect only its compile or
+        its memory; then no numbers are compared.
         """
         patches = [keep_patches(self._cache, one) for one in changes]
         specs = [replace(self._case, source=replace(self._case.source, patches=one)) for one in patches]
@@ -339,8 +345,9 @@ def _list_wrong_as_written(reports: Sequence[CaseReport]) -> set[str]:
 
 
 def is_about_luck(finding: Finding, report: CaseReport) -> bool:
-    """Returns whether a finding is only about outputs that are right by luck. The proof of a cure mentions these outputs
-    already.
+    """Returns whether a finding is only about outputs that are right by luck.
+
+    Reports leave out such a finding, because the proof of a cure mentions these outputs already.
     """
     verdicts = {report.outputs.get(name) for name in finding.outputs}
     return verdicts == {Verdict.LATENT}

@@ -58,13 +58,14 @@ class Circumstances:
 
 
 def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Declares each write by an output that aliases the operand."""
+    """Declares each hidden write: the call gets an output that aliases the operand."""
     for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
         first = group[0]
         if first.is_pallas:
             if len(group) > 1 or first.find_keyword("out_specs", "grid_spec") is not None:
                 raise CannotFixError(
-                    f"the call has `out_specs`, or other calls use the same kernel{first.file.render_place(first.call)}"
+                    "no output can be added: the call has `out_specs`, or other calls use its kernel"
+                    f"{first.file.render_place(first.call)}"
                 )
             add_spares(project, group, sites, "spare_ref")
         elif given.is_old:
@@ -73,7 +74,7 @@ def declare(project: Project, sites: Sequence[CallSite], given: Circumstances) -
 
 
 def call_in_place(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Declares each write by `call_in_place`."""
+    """Declares each hidden write by calling the kernel through `call_in_place`."""
     for group in _group_by_kernel(project, sites, changes_kernel=given.is_old):
         if group[0].is_pallas:
             raise CannotFixError("`call_in_place` calls kernels of jax-triton only")
@@ -87,7 +88,7 @@ def store_out_of_place(project: Project, sites: Sequence[CallSite], given: Circu
     for group in _group_by_kernel(project, sites, changes_kernel=True):
         first = group[0]
         if first.is_pallas:
-            raise CannotFixError("only kernels in Triton are changed")
+            raise CannotFixError("this cure can change only kernels in Triton")
         parameters = [one.parameter for one in first.written]
         if not all(one in list_kernel_names(first) for one in parameters):
             raise CannotFixError(f"the parameters of `{first.kernel}` that it overwrites are unknown")
@@ -138,10 +139,12 @@ def _make_sibling(site: CallSite, file: SourceFile, call: cst.Call) -> CallSite:
     for one in site.written:
         place = site.compute_position(one)
         if place is None or place >= len(given) or any(argument.star for argument in given):
-            raise CannotFixError(f"`{site.kernel}` is also called{file.render_place(call)}, in another form")
+            raise CannotFixError(
+                f"another call of `{site.kernel}` passes its operands in another form{file.render_place(call)}"
+            )
         written.append(replace(one, argument=given[place]))
     if any(one.keyword is not None and one.keyword.value == ALIASES for one in call.args):
-        raise CannotFixError(f"`{site.kernel}` is also called with `{ALIASES}`{file.render_place(call)}")
+        raise CannotFixError(f"another call of `{site.kernel}` has `{ALIASES}` already{file.render_place(call)}")
     return replace(site, file=file, call=call, statement=file.find_statement(call), written=tuple(written))
 
 
@@ -192,11 +195,13 @@ def _declare_call(project: Project, site: CallSite, given: Circumstances) -> lis
     for one in site.written:
         number = one.number if given.is_old or site.is_pallas else site.compute_position(one)
         if number is None:
-            raise CannotFixError(f"the operand is passed by its name{site.file.render_place(site.call)}")
+            raise CannotFixError(
+                f"the operand has no position, because it is passed by keyword{site.file.render_place(site.call)}"
+            )
         numbers.append(number)
     present = _read_aliases(site)
     if set(present) & set(numbers):
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"the call declares an alias of this operand already{site.file.render_place(site.call)}")
     every = {**present, **{number: first + place for place, number in enumerate(numbers)}}
     aliases = ", ".join(f"{operand}: {output}" for operand, output in every.items())
     return _add_outputs(project, site, given, outputs, values=values, keywords=[f"{ALIASES}={{{aliases}}}"])
@@ -213,7 +218,7 @@ def _read_aliases(site: CallSite) -> dict[int, int]:
         found = None
     pairs = cast("dict[object, object]", found) if isinstance(found, dict) else {None: None}
     if not all(type(one) is int and one >= 0 for pair in pairs.items() for one in pair):
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"`{ALIASES}` of the call is not a literal dict{site.file.render_place(site.call)}")
     return cast("dict[int, int]", pairs)
 
 
@@ -263,7 +268,7 @@ def _add_outputs(
 
 def _call_in_place(project: Project, site: CallSite, given: Circumstances) -> list[NewContents]:
     if site.find_keyword(ALIASES) is not None:
-        raise CannotFixError(f"the call declares other aliases already{site.file.render_place(site.call)}")
+        raise CannotFixError(f"the call has `{ALIASES}` already{site.file.render_place(site.call)}")
     if site.forwarding is not None or not _is_plain(site):
         raise CannotFixError(f"the kernel is called through `{site.callee}`{site.file.render_place(site.call)}")
     outputs = _find_outputs(site)
@@ -326,8 +331,8 @@ def _hand_up_all(
 def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
     """Declares each write, and calls the function around the kernel's call in a `jax.shard_map` over the mesh's axis.
 
-    Raises UnrelatedCureError unless the program runs on several devices, CannotFixError if the mesh has several axes or if
-    the kernel's call is not in a function that takes arrays by position only.
+    Raises UnrelatedCureError unless the program runs on several devices. Raises CannotFixError if the mesh has several
+    axes, or if the kernel's call is not in a function that takes arrays by position only.
     """
     if not given.axes:
         raise UnrelatedCureError("the program runs on one device")

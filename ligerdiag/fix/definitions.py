@@ -15,9 +15,10 @@ type Scope = tuple[SourceFile, cst.FunctionDef]
 def find_definition[Node: (cst.FunctionDef, cst.ClassDef)](
     project: Project, file: SourceFile, name: str, kind: type[Node]
 ) -> tuple[SourceFile, Node] | None:
-    """Finds the `def` or `class` that a name refers to, and returns (its file, the definition). Looks in the file and, if
-    the file imports the name, in the module of the project that it comes from. Returns None if there is no such definition,
-    or if there are several.
+    """Returns the file and the node of the `def` or `class` that a name refers to.
+
+    Looks in the file and, if the file imports the name, in the module of the project that it comes from. Returns None if
+    there is no such definition, or if there are several.
     """
     if not name:
         return None
@@ -34,8 +35,8 @@ def find_definition[Node: (cst.FunctionDef, cst.ClassDef)](
 
 
 def find_import(file: SourceFile, name: str) -> str:
-    """Returns the line by which the file imports the name, such as `from modes import Mode`; empty if the file does not
-    import the name.
+    """Returns the line by which the file imports the name, such as `from modes import Mode`. Empty if it imports no such
+    name.
     """
     for statement in file.find(cst.ImportFrom):
         if statement.module is None or isinstance(statement.names, cst.ImportStar) or statement.relative:
@@ -55,8 +56,10 @@ def _list_imported(file: SourceFile) -> set[str]:
 
 
 def find_home(project: Project, file: SourceFile, name: str) -> tuple[SourceFile | None, str]:
-    """Returns the module of the project from which a file imports a name, and the name there; None for the module if the
-    project does not have it. A name that the file does not import is its own.
+    """Returns the module of the project from which a file imports a name, and what the name is called there.
+
+    The module is None if the project does not have it. If the file does not import the name, the module is the file
+    itself.
     """
     for statement in file.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar):
@@ -77,7 +80,7 @@ def locate_import(project: Project, file: SourceFile, statement: cst.ImportFrom)
 
 
 def load_module(project: Project, folder: Path, dotted: str) -> SourceFile | None:
-    """Returns the module of this dotted name below a folder; None if the project has none."""
+    """Returns the module with this dotted name below a folder, or None if the project has no such module."""
     path = folder.joinpath(*dotted.split(".")) if dotted else folder
     for candidate in (path.with_suffix(".py"), path / "__init__.py"):
         if candidate.is_file():
@@ -89,9 +92,9 @@ def load_module(project: Project, folder: Path, dotted: str) -> SourceFile | Non
 
 
 def list_scopes(project: Project, findings: Sequence[Finding], case_file: str) -> list[Scope]:
-    """Returns the functions on the way from the case to the calls that the findings name, outermost first.
+    """Returns the functions that are active when the case runs the calls in the findings, the outermost first.
 
-    If a finding has no list of callers, all functions of the case's file are included.
+    If a finding does not list the callers, all functions of the case's file are returned.
     """
     scopes: dict[int, Scope] = {}
     lines = [line for finding in findings for one in (finding, *finding.parts) for line in _list_lines(one)]
@@ -124,8 +127,9 @@ def _list_lines(finding: Finding) -> Iterator[tuple[int, SourceLine]]:
 
 
 def find_function_at(project: Project, line: SourceLine) -> Scope | None:
-    """Returns the innermost function definition around a line; None if there is none, or if the line is in no file of the
-    project.
+    """Returns the innermost function definition around a line.
+
+    None if there is no such function, or if the line is in no file of the project.
     """
     try:
         file = project.load(line.file)
@@ -148,8 +152,9 @@ def list_parameters_of(function: cst.FunctionDef) -> list[cst.Param]:
 
 
 def find_target(call: cst.Call) -> tuple[str, Sequence[cst.Arg]]:
-    """Returns the function that a call passes arguments to, by its name, and these arguments. For `partial(f, x)`, this is
-    `f`.
+    """Returns the name of the function that gets the arguments of a call, and these arguments.
+
+    For `f(x)` and for `partial(f, x)`, this is `f`, with the argument `x`.
     """
     if get_name(call.func) == "partial" and call.args:
         return get_name(call.args[0].value), call.args[1:]

@@ -10,9 +10,9 @@ from ligerdiag.report.json import make_plain, make_top
 
 
 def render_fixes_json(fixes: Sequence[CaseFix], *, written: set[str], exit_code: int | None = None) -> str:
-    """Returns the answers as one JSON object: ASCII only, with a final newline.
+    """Returns the results of `fix` as one JSON object: ASCII only, with a final newline.
 
-    written: ids of the cases whose cure has been written. exit_code: as in `render_json`.
+    written: ids of the cases whose cure was written into the user's files. exit_code: as in `render_json`.
     """
     top: JsonObject = {
         **make_top(exit_code=exit_code),

@@ -21,9 +21,7 @@ from ligerdiag.fix.source_file import SourceFile, get_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """How the parameters of a function correspond to the arguments of the `triton_call` in it. The function only passes its
-    parameters on to the call.
-    """
+    """How a function passes its parameters on to the `triton_call` in it, and does nothing else."""
 
     name: str
     """Name of the function."""
@@ -36,8 +34,10 @@ class Forwarding:
 
 
 def find_forwarding(file: SourceFile, call: cst.Call, output_keywords: tuple[str, ...]) -> Forwarding | None:
-    """Returns how the function around a `triton_call` passes its own arguments on to it. Returns None unless the function
-    passes its `*operands`, its outputs and its `**keywords` on unchanged, and returns the result of the call.
+    """Returns how the function around a `triton_call` passes its own arguments on to this call.
+
+    Returns None unless the function passes its `*operands`, its outputs and its `**keywords` on unchanged, and returns
+    the result of the call.
     """
     function = file.find_function(call)
     if function is None or function.params.posonly_params:

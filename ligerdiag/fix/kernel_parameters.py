@@ -14,8 +14,10 @@ _STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "at
 
 
 def require_kernel(site: CallSite) -> cst.FunctionDef:
-    """Returns the kernel's `def`. Raises CannotFixError if it is not in this project, or if a call passes outputs or
-    constants in such an order that no pointer can be added.
+    """Returns the `def` of the kernel.
+
+    Raises CannotFixError if it is not in this project. Also raises it if a call passes outputs or constants in an order
+    that leaves no place for a new pointer.
     """
     if site.kernel_function is None:
         raise CannotFixError(f"the source of `{site.kernel}` is not found in this project")
@@ -23,8 +25,9 @@ def require_kernel(site: CallSite) -> cst.FunctionDef:
 
 
 def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile, cst.Call]]:
-    """Returns the other calls of the site's kernel in the project, which a new parameter would break. Raises CannotFixError
-    if another kernel calls this kernel, or if one of its calls has a form that cannot be changed.
+    """Returns all calls of the site's kernel in the project except the site itself; a new parameter would break them.
+
+    Raises CannotFixError if another kernel calls this kernel, or if one of its calls has a form that cannot be changed.
     """
     found: list[tuple[SourceFile, cst.Call]] = []
     home = site.kernel_file
@@ -44,17 +47,17 @@ def list_other_calls(project: Project, site: CallSite) -> list[tuple[SourceFile,
         if call is site.options:
             continue
         if call is None or get_name(call.func) not in (site.callee, *list_call_names(file)):
-            raise CannotFixError(f"`{site.kernel}` is also used in another way{file.render_place(reference)}")
+            raise CannotFixError(f"`{site.kernel}` is used in another way than in a call{file.render_place(reference)}")
         found.append((file, call))
     project.unseen |= dict.fromkeys(list_texts_that_name(project, site.kernel, home))
     return found
 
 
 def add_spares(project: Project, group: Sequence[CallSite], known: Sequence[CallSite], wish: str = "spare_ptr") -> None:
-    """Adds a pointer parameter that the kernel does not use for each operand that it overwrites. The kernel needs them
-    because jax-triton before 0.4 and Pallas pass a pointer for each output, even if the output aliases an operand.
+    """Adds an unused pointer parameter to the kernel for each operand that it overwrites.
 
-    group, known: as in `add_pointers`.
+    The kernel needs them because jax-triton before 0.4 and Pallas pass a pointer for each output, even if the output
+    aliases an operand. group, known: as in `add_pointers`.
     """
     first = group[0]
     names = name_spare(first, len(first.written), wish)
@@ -77,9 +80,9 @@ def add_spares(project: Project, group: Sequence[CallSite], known: Sequence[Call
 
 
 def add_pointers(project: Project, group: Sequence[CallSite], known: Sequence[CallSite], names: Sequence[str]) -> None:
-    """Adds pointer parameters to the kernel, after the parameters for its outputs, one for each operand that it overwrites.
+    """Adds a pointer parameter to the kernel for each operand that it overwrites, after the parameters for its outputs.
 
-    group: the changed calls of the kernel. known: the calls that the findings of the case name.
+    group: the calls of the kernel that are changed. known: the calls that the findings of the case name.
     """
     site = group[0]
     function = require_kernel(site)
@@ -115,7 +118,10 @@ def _is_constant(parameter: cst.Param) -> bool:
 
 
 def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]:
-    """Returns `count` names for new pointer parameters, derived from `wish`. The kernel does not use these names yet."""
+    """Returns `count` names for new pointer parameters, such as `spare_ptr`, that the kernel does not use yet.
+
+    wish: the name from which they are derived.
+    """
     used = site.kernel_file.list_names(require_kernel(site))
     names: list[str] = []
     for number in range(count):
@@ -127,11 +133,11 @@ def name_spare(site: CallSite, count: int, wish: str = "spare_ptr") -> list[str]
 
 
 def redirect_stores(site: CallSite, pointers: dict[str, str]) -> None:
-    """Makes the kernel store through new pointers instead of the pointers of its operands. pointers: maps the name of an
-    operand's parameter to the name of the new pointer parameter.
+    """Makes the kernel store through new pointers instead of the pointers of its operands.
 
-    Raises CannotFixError if the kernel uses a pointer outside of loads and stores, since it is then unclear where it stores.
-    Raises CannotFixError as well if the kernel stores by atomic operations, because these read the old contents.
+    pointers: maps the name of an operand's parameter to the name of the new pointer parameter. Raises CannotFixError if
+    the kernel uses a pointer outside of loads and stores, since it is then unclear where it stores. Raises CannotFixError
+    as well if the kernel stores by atomic operations, because these read the old contents.
     """
     file, function = site.kernel_file, require_kernel(site)
     for reference in list(file.find(cst.Name, function.body)):

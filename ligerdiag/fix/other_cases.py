@@ -36,7 +36,7 @@ type _Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCasesJudge:
-    """Judges the other cases that load files which a cure of one case changes."""
+    """Judges the cases that load a file which a cure of one case changes."""
 
     case: CaseSpec
     selected: Sequence[CaseSpec]
@@ -47,7 +47,7 @@ class OtherCasesJudge:
     report_progress: OnProgress | None = None
 
     def judge(self, texts: Texts) -> OtherCases:
-        """Returns how the changed texts affect the other cases: which of them become worse."""
+        """Returns which cases become worse if the files get the texts in `texts`."""
         if not self.most:
             return OtherCases()
         found = self._list_users(texts)
@@ -121,8 +121,9 @@ class OtherCasesJudge:
 
 
 def choose_varied(cases: Sequence[CaseSpec], name: str, most: int) -> list[CaseSpec]:
-    """Chooses at most `most` cases: alternately a case named `name` and a case of each other name, in the order in which
-    they are given.
+    """Chooses at most `most` cases: alternately one of the cases named `name`, and one of the cases with other names.
+
+    The other names take turns. Cases with one name stay in the order in which they are given.
     """
     groups: dict[str, list[CaseSpec]] = {name: []}
     for one in cases:

@@ -14,8 +14,9 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, UnrelatedCureE
 
 
 def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts an optimization barrier after each call, around the call's results and the overwritten arrays, so that every
-    later reader of an array waits for the kernel.
+    """Puts an optimization barrier after each call, around the call's results and the overwritten arrays.
+
+    Every later reader of such an array then waits for the kernel.
     """
     del project, given
     for site in sites:
@@ -24,7 +25,7 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
         outputs = _find_returned(site)
         if outputs is Returned.NOTHING:
             raise CannotFixError(
-                f"nothing can wait for a kernel that returns nothing{site.file.render_place(site.call)}"
+                f"the kernel returns nothing, so no reader can wait for it{site.file.render_place(site.call)}"
             )
 
         def make(call: cst.Call) -> cst.Call:
@@ -35,7 +36,9 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
                 one.strip() for one in results.split(",") if one.strip() not in (NOWHERE, f"*{NOWHERE}", "")
             )
             if not tied:
-                raise CannotFixError("the call's results are not kept, so nothing can wait for them")
+                raise CannotFixError(
+                    "the results of the call are not assigned to a name, so no reader can wait for them"
+                )
             both = f"{tied}, {', '.join(names)}"
             return [f"{both} = {barrier}(({both}))"]
 
@@ -43,12 +46,13 @@ def tie_readers(project: Project, sites: Sequence[CallSite], given: Circumstance
 
 
 def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Changes the call so that the kernel gets a Ref (`jax.new_ref`) of each overwritten array. Later reads get the contents
-    of the Ref. Only jax-triton 0.4 and later take Refs.
+    """Changes the call so that the kernel gets a Ref (`jax.new_ref`) of each overwritten array.
+
+    Later reads get the contents of the Ref. Only jax-triton 0.4 and later take Refs.
     """
     del project
     if given.is_old:
-        raise CannotFixError("jax-triton takes Refs since 0.4 only")
+        raise CannotFixError("only jax-triton 0.4 and later take Refs")
     for site in sites:
         site.require_arguments()
         names, jax = _require_variables(site), site.file.find_module_name("jax")
@@ -70,8 +74,9 @@ def pass_ref(project: Project, sites: Sequence[CallSite], given: Circumstances) 
 
 
 def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Changes the call so that the kernel gets a copy of each overwritten array. It then overwrites the copy, and no array
-    that is read later.
+    """Changes the call so that the kernel gets a copy of each overwritten array, and overwrites this copy.
+
+    No array that is read later then changes.
     """
     del project, given
     for site in sites:
@@ -88,14 +93,15 @@ def pass_copy(project: Project, sites: Sequence[CallSite], given: Circumstances)
 
 
 def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances) -> None:
-    """Puts an optimization barrier around each aliased operand and around the results. Otherwise XLA would fuse the call
-    with slices around it and drop the alias.
+    """Puts an optimization barrier around each aliased operand and around the results.
+
+    Otherwise XLA would fuse the call with slices around it and drop the alias.
     """
     del project, given
     for site in sites:
         if site.find_keyword(ALIASES) is None:
             raise UnrelatedCureError(
-                f"the call declares no alias that could be lost{site.file.render_place(site.call)}"
+                f"the call declares no alias, so XLA cannot drop one{site.file.render_place(site.call)}"
             )
         site.require_arguments()
         barrier = f"{find_lax(site.file)}.optimization_barrier"
@@ -109,13 +115,14 @@ def keep_apart(project: Project, sites: Sequence[CallSite], given: Circumstances
 
 
 def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[tuple[int, ...]]) -> None:
-    """Makes the launcher fill outputs with zeros before the kernel runs. outputs: for each call site, the numbers of its
-    outputs.
+    """Makes the launcher fill outputs with zeros before the kernel runs.
+
+    outputs: for each call site, the numbers of the outputs to fill.
     """
     del project
     for site, numbers in zip(sites, outputs, strict=True):
         if site.is_pallas or not numbers:
-            raise CannotFixError("`zeroed_outputs` is a keyword of jax-triton")
+            raise CannotFixError("only jax-triton has the keyword `zeroed_outputs`")
         if site.find_keyword("zeroed_outputs") is not None:
             raise CannotFixError(f"the call zeroes outputs already{site.file.render_place(site.call)}")
         text = f"({', '.join(map(str, numbers))}{',' if len(numbers) == 1 else ''})"
@@ -129,8 +136,9 @@ def zero_outputs(project: Project, sites: Sequence[CallSite], outputs: Sequence[
 
 
 def read_zeroed(help_text: str) -> tuple[int, ...]:
-    """Returns the numbers of the outputs that, according to the help text of a finding, have to be filled with zeros; () if
-    there are none.
+    """Returns the numbers of the outputs that have to be filled with zeros, as the help text of a finding says.
+
+    Empty if the text names no such output.
     """
     found = re.search(r"zeroed_outputs=\(([\d, ]+)\)", help_text)
     return () if found is None else tuple(int(one) for one in found[1].split(",") if one.strip())
@@ -155,7 +163,7 @@ def _find_returned(site: CallSite) -> Returned:
 
 
 def find_lax(file: SourceFile) -> str:
-    """Returns the expression that means `jax.lax` in the file, such as `lax` or `jax.lax`."""
+    """Returns the expression by which the file refers to `jax.lax`, such as `lax` or `jax.lax`."""
     for statement in file.find(cst.ImportFrom):
         if statement.module is not None and not isinstance(statement.names, cst.ImportStar):
             for alias in statement.names:

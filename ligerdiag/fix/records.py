@@ -1,4 +1,4 @@
-"""Records the result of `fix` on a case: the cures that were tried, and which of them are proved."""
+"""Records the result of `fix` on a case: the cures (changes of the source) that were tried, and which of them are proved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ type Texts = Mapping[Path, bytes]
 
 
 class Proof(StrEnum):
-    """How certain it is that a changed program is right, for example `PROVED` or `NOT_COMPARED`."""
+    """The result of the proof that a changed program is right, such as `PROVED` or `NOT_COMPARED`."""
 
     PROVED = "proved"
     """Every output is fresh, the replay agrees, no new finding appeared, and the program computes the same as before."""
@@ -29,7 +29,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The additional memory and time that a cure costs on one target; sizes are bytes on one device."""
+    """The additional memory and time that a cure costs on one target. Sizes are bytes on one device."""
 
     reserved: int
     """Additional bytes of arguments, outputs and temporaries."""
@@ -44,7 +44,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCases:
-    """The other cases that load the files which a cure changes. They are compiled and not replayed."""
+    """How a cure of one case affects the other cases that load the changed files. These cases are compiled, not replayed."""
 
     judged: tuple[str, ...] = ()
     """Ids of the cases that were judged with and without the change."""
@@ -58,7 +58,7 @@ class OtherCases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One trial of a cure, or of two cures together, on a case."""
+    """One trial on a case: of a cure, or of two cures together."""
 
     cure: str
     """Name of the cure; two names with ` + ` between them."""
@@ -110,7 +110,7 @@ class Attempt:
 
     @property
     def is_offered(self) -> bool:
-        """Returns whether the cure is offered to the user, perhaps only with `--unsafe`."""
+        """Returns whether `fix` offers the cure to the user, perhaps only with the option `--unsafe`."""
         return self.proof in (Proof.PROVED, Proof.LATENT, Proof.NOT_COMPARED)
 
     @property

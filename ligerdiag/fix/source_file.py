@@ -14,15 +14,18 @@ type Change = Callable[[cst.CSTNode], cst.CSTNode | cst.FlattenSentinel[cst.Base
 
 
 class CannotFixError(Exception):
-    """Raised if a cure cannot be applied to the source; the message is the reason, a clause in lower case."""
+    """Raised if a cure cannot be applied to the source. The message is the reason, a clause in lower case."""
 
 
 class UnrelatedCureError(CannotFixError):
-    """Raised if a cure is for another kind of hazard; a report need not mention such a cure."""
+    """Raised if no finding is about the kind of hazard that a cure removes. A report need not mention such a cure."""
 
 
 class SourceFile:
-    """A file of the user's project with pending changes. Positions and parents are those of the original text."""
+    """A file of the user's project with changes that are not written yet.
+
+    Positions and parents of nodes are those of the original text.
+    """
 
     def __init__(self, path: Path, text: bytes | None = None) -> None:
         """text: the text of the file; None to read it. Raises CannotFixError if the file cannot be read or parsed."""
@@ -44,18 +47,16 @@ class SourceFile:
         return bool(self._changes or self._imports)
 
     def change(self, node: cst.CSTNode, change: Change) -> None:
-        """Adds a change of this node of the tree. Several changes of one node are applied in the order in which they were
-        added.
-        """
+        """Adds a change of this node. The changes of one node are applied in the order in which they were added."""
         self._changes.setdefault(node, []).append(change)
 
     def require_unchanged(self, node: cst.CSTNode) -> None:
-        """Raises CannotFixError if the node already has a change with which a further change would conflict."""
+        """Raises CannotFixError if the node has a change already, because a second change may conflict with it."""
         if node in self._changes:
-            raise CannotFixError(f"two calls in one statement would have to change{self.render_place(node)}")
+            raise CannotFixError(f"the cure would have to change two calls in one statement{self.render_place(node)}")
 
     def add_import(self, line: str) -> None:
-        """Adds an import line, unless the file has it."""
+        """Adds a line with an import, unless the file has this line already."""
         present = {self.module.code_for_node(one).strip() for one in self.find(cst.SimpleStatementLine)}
         if line not in present and line not in self._imports:
             self._imports.append(line)
@@ -73,8 +74,10 @@ class SourceFile:
     def render_with(
         self, changes: Sequence[tuple[cst.CSTNode, Change]], *, imports: Sequence[str] = ()
     ) -> dict[Path, bytes]:
-        """Returns a dict from the file's path to its text with only these changes and import lines; {} if this text equals
-        the present one. Does not keep the changes.
+        """Returns the text that the file would have with these changes and import lines, without keeping them.
+
+        The result is a dict from the file's path to the text; it is empty if the text would not differ from the present
+        one.
         """
         self._changes.clear()
         self._imports.clear()
@@ -88,7 +91,10 @@ class SourceFile:
         return {} if text == self.original else {self.path: text}
 
     def find[Node: cst.CSTNode](self, kind: type[Node], within: cst.CSTNode | None = None) -> Iterator[Node]:
-        """Yields the nodes of a kind in the order of the text. within: the node to search; None for the whole file."""
+        """Yields the nodes of a kind in the order of the text, such as all `cst.Call`.
+
+        within: the node to search; None for the whole file.
+        """
         pending: list[cst.CSTNode] = [within or self.module]
         while pending:
             node = pending.pop()
@@ -107,8 +113,8 @@ class SourceFile:
 
     @property
     def width(self) -> int:
-        """Returns the line length that the file's author accepts: 88, or the length of the file's longest line if that is
-        greater.
+        """Returns the longest line that the file's author accepts: 88 characters, or as many as the file's longest line
+        has.
         """
         return max(88, *map(len, self.module.code.splitlines()), 0)
 
@@ -118,7 +124,9 @@ class SourceFile:
         return self.module.default_indent
 
     def render_place(self, node: cst.CSTNode) -> str:
-        """Returns the place of a node as ` (FILE:LINE)`; a file below the current directory is relative to it."""
+        """Returns the place of a node as ` (FILE:LINE)`. The path is relative to the current directory if the file is
+        below it.
+        """
         return f" ({compute_near(str(self.path))}:{self.get_lines(node)[0]})"
 
     def list_parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -140,9 +148,10 @@ class SourceFile:
         return owner if isinstance(owner, cst.ClassDef) else None
 
     def find_statement(self, call: cst.CSTNode) -> cst.SimpleStatementLine:
-        """Returns the statement that contains a call and evaluates it exactly once each time the statement runs. Raises
-        CannotFixError for a call that is evaluated later, several times or not at all, or in the head of a compound
-        statement.
+        """Returns the statement that contains a call and evaluates it exactly once each time the statement runs.
+
+        Raises CannotFixError for a call in the head of a compound statement, and for a call that is evaluated later,
+        several times or not at all.
         """
         for node in self.list_parents(call):
             if type(node) in _GUARDS:
@@ -158,19 +167,21 @@ class SourceFile:
         raise CannotFixError(f"the call is in the head of a compound statement, such as `if`{self.render_place(call)}")
 
     def list_names(self, within: cst.CSTNode | None = None) -> set[str]:
-        """Returns every name that occurs in the file, or within a node."""
+        """Returns all names in the file, or in the node `within`."""
         return {one.value for one in self.find(cst.Name, within)}
 
     def find_unused_name(self, wish: str, within: cst.CSTNode | None = None) -> str:
-        """Returns a name that is not used yet in the file, or within a node: `wish` or, if that is taken, `wish_2` and so
-        on.
+        """Returns a name that is not used yet in the file, or in the node `within`.
+
+        It is `wish` or, if that is taken, `wish_2` and so on.
         """
         used = self.list_names(within)
         return next(name for name in _number(wish) if name not in used)
 
     def find_module_name(self, module: str) -> str:
-        """Returns the name under which the file imports a module, such as `jnp` for `jax.numpy`. Adds an import if there is
-        none.
+        """Returns the name by which the file refers to a module, such as `jnp` for `jax.numpy`.
+
+        Adds an import if the file does not import the module.
         """
         parent, _, last = module.rpartition(".")
         imported = [alias for statement in self.find(cst.Import) for alias in statement.names]
@@ -261,7 +272,7 @@ def _read_root(statement: cst.Import | cst.ImportFrom) -> str:
 
 
 def get_name(node: cst.CSTNode) -> str:
-    """Returns the last part of a dotted name, such as `triton_call`; empty for any other expression."""
+    """Returns the last part of a dotted name, such as `triton_call`. Empty for any other expression."""
     match node:
         case cst.Name(value=name):
             return name

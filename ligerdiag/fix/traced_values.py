@@ -22,9 +22,12 @@ _MOST_VALUES = 4
 
 
 def list_traced_zeros(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns changed programs, one for each argument of the function that fills a Ref with a constant. In each, the
-    constant goes through an optimization barrier together with the argument. JAX then computes the constant in every
-    iteration, with the same result. Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
+    """Returns changed programs in which JAX does not move a constant out of a loop.
+
+    The function in question fills a Ref with the constant. In each changed program, the constant goes through an
+    optimization barrier together with one argument of the function. JAX then computes it in every iteration, with the
+    same result.
+    Raises UnrelatedCureError if no finding is about a Ref that JAX moved.
     """
     del case
     lines = [one.source for one in findings if "jax.new_ref(0 * x)" in one.help and one.source is not None]
@@ -80,8 +83,9 @@ def _list_values(file: SourceFile, function: cst.FunctionDef) -> list[str]:
 
 
 def list_filled(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the sources of a changed program: if the kernel reads memory before any operation has written it, the memory
-    is filled with zeros. Raises UnrelatedCureError if no finding is about such memory.
+    """Returns the changed text of a program that reads unwritten memory. The memory is filled with zeros.
+
+    Raises UnrelatedCureError if no finding is about such memory.
     """
     del case
     about = [one for one in findings if "fill the array or the Ref with zeros" in one.help and one.source is not None]
@@ -125,8 +129,9 @@ def _make_filled(find_module_name: Callable[[str], str]) -> Change:
 
 
 def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the sources of a changed program: a call that declares two aliases of one buffer now declares only one of
-    them. Raises UnrelatedCureError if no finding is about two such aliases.
+    """Returns the text of a changed program in which a call no longer declares two aliases of one buffer, but one.
+
+    Raises UnrelatedCureError if no finding is about two such aliases.
     """
     del case
     about = [
@@ -156,7 +161,7 @@ def list_fewer_aliases(project: Project, findings: Sequence[Finding], case: Case
                 return wrap(changed, column, file)
 
             return [[file.render_with([(declared[0], drop)])]]
-    raise CannotFixError(f"`{ALIASES}` is not written in the function that calls the kernel")
+    raise CannotFixError(f"`{ALIASES}` does not occur in the function that calls the kernel")
 
 
 def _drop_alias(file: SourceFile, value: cst.BaseExpression, operand: int | None) -> cst.BaseExpression:

@@ -107,7 +107,7 @@ def describe_proof(attempt: Attempt) -> str:
 
 
 def describe_attempt(attempt: Attempt) -> str:
-    """Returns a clause about the result of a cure that was tried but is not offered."""
+    """Returns a clause about a cure that was tried but is not offered: its proof, its size and its cost."""
     if attempt.proof is not Proof.PROVED:
         return describe_proof(attempt)
     parts = ["proved" if attempt.is_safe else "proved, but unsafe", count_of(attempt.changed_lines, "changed line")]
@@ -117,7 +117,7 @@ def describe_attempt(attempt: Attempt) -> str:
 
 
 def describe_costs(costs: Mapping[str, Cost]) -> str:
-    """Returns the costs on each target as text; targets with equal costs are named together."""
+    """Returns the costs on each target as text. Targets with equal costs share a text."""
     if not costs:
         return "unknown, as XLA's buffer assignment is missing"
     found: dict[str, list[str]] = {}

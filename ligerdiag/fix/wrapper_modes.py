@@ -57,9 +57,11 @@ class _Way:
 
 
 def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: CaseSpec) -> list[list[Texts]]:
-    """Returns the changed texts in batches, the likeliest first. Changes at the outermost place come before changes further
-    inside; at one place, the likelier value comes first. Raises UnrelatedCureError if no argument on the way to the kernel's
-    call says how the kernel writes.
+    """Returns the texts of changed programs in batches, the likeliest first.
+
+    Each has another value for an argument that says how the kernel writes. Changes at the outermost place come before
+    changes further inside. At one place, the likelier value comes first. Raises UnrelatedCureError if no argument on the
+    way to the kernel's call says how the kernel writes.
     """
     batches: list[list[Texts]] = []
     seen: set[cst.CSTNode] = set()
@@ -71,7 +73,7 @@ def list_wrapper_modes(project: Project, findings: Sequence[Finding], case: Case
         if len(batches) >= _MOST_LEVELS:
             break
     if not batches:
-        raise UnrelatedCureError("no argument on the way to the call says how the kernel writes")
+        raise UnrelatedCureError("no argument of the functions around the call says how the kernel writes")
     return batches[:_MOST_LEVELS]
 
 

@@ -27,13 +27,13 @@ _KINDS = ("usual", "normal", "squares", "uniform", "randint", "bernoulli", "zero
 class Draw:
     """The random values of an argument, drawn by NumPy's `Generator` from `seed`.
 
-    kind: `normal` (times `scale`), `squares` of normal ones (times `scale`), `uniform` in [low, high), `randint` in
-        [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`, which depends on the argument: `randint`
-        for integers, so that by default they are 0 or 1, which are legal labels, token ids and step numbers in any
-        program; `bernoulli` with probability 1/2 for booleans; `squares` for an optimizer's averages of squared gradients
-        (a leaf of an argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or
-        `second_moment`, or below a field `v` of a class, in AdamW `opt_state[0].nu`), because the optimizer takes their
-        square root; `normal` for everything else.
+    kind: the distribution: `normal` (times `scale`), `squares` of normal values (times `scale`), `uniform` in [low, high),
+        `randint` in [low, high), `bernoulli` with probability `scale`, `zeros`, or `usual`. Which one `usual` means
+        depends on the argument. It is `randint` for integers: by default they are 0 or 1, which are legal labels, token
+        ids and step numbers in any program. It is `bernoulli` with probability 1/2 for booleans. It is `squares` for an
+        optimizer's averages of squared gradients, because the optimizer takes their square root: for a leaf of an
+        argument below `nu`, `nu_max`, `v_row`, `v_col`, `sum_of_squares`, `exp_avg_sq` or `second_moment`, or below a
+        field `v` of a class, as in AdamW's `opt_state[0].nu`. It is `normal` for everything else.
     seed: the integer of `numpy.random.PCG64(seed)`; by default the number of arguments before this one that are drawn in
         the same way and have as many elements, so that no two arguments have equal numbers. Two arguments with the same
         explicit seed have equal numbers.
@@ -59,7 +59,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Values:
-    """Values that the user gives for an argument. Every draw, that is, every set of random inputs, uses these values."""
+    """Values that the user gives for an argument, instead of random ones. Every draw (set of inputs) uses them."""
 
     data: bytes
     """The bytes of the elements, in the shape and dtype of the argument, row-major."""
@@ -78,15 +78,16 @@ class Arg:
     draw: its values in a replay and on a device: a `Draw`, or a function such as
         `lambda key, shape, dtype: jax.random.randint(key, shape, 0, 100)`, which gets `jax.random.key(0)`, or the key of
         another draw, and whose array is cast to the dtype.
-    partition: for each dimension the mesh axis (or tuple of axes) it is split over, or None; missing means replicated.
+    partition: for each dimension the mesh axis (or tuple of axes) over which it is split, or None; missing means
+        replicated.
     donate: whether the program donates it, as with `donate_argnums` of `jax.jit`, so that an output may take its bytes.
-        In an argument that is a pytree, all or none have to be donated. A function that is made by `jax.jit` with
-        donations need not repeat them here.
+        In an argument that is a pytree, all or none have to be donated. If `jax.jit` made the function, you need not
+        repeat its donations here.
     weak: whether it has JAX's weak type, as a Python number has: it does not turn a bfloat16 beside it into a float32.
-    array: a number that arguments have in common which are one JAX array in memory; 0 for an array of its own. Where a case
-        or a call gives JAX arrays, ligerdiag finds it out.
-    memory: the kind of memory in which it lies, such as `pinned_host`, as far as that matters for its donation; empty for
-        that of the device. The program is compiled for arguments on the device.
+    array: arguments with the same number are one JAX array in memory; 0 means an array of its own. ligerdiag sets it for
+        JAX arrays that a case or a call gives.
+    memory: the kind of memory in which it lies, such as `pinned_host`; empty for that of the device. It only matters for
+        donation: the program is compiled for arguments on the device.
     """
 
     shape: tuple[int, ...]
@@ -115,32 +116,34 @@ class Case:
     function: takes `args` by position and `kwargs` by keyword, returns any pytree of arrays; the paths of its leaves
         name the outputs. A mapping at the top gives plain names, such as {"loss": ..., "bias": ...}. If it is made by
         `jax.jit`, its donated arguments (`donate_argnums`, `donate_argnames`), its static ones and its `keep_unused`
-        count as there.
+        hold for the case as well.
     args: the arguments in order, each an `Arg` or any pytree of them. A `jax.ShapeDtypeStruct` counts as an `Arg`, a
         JAX or NumPy array as an `Arg` with the values of the array, and a Python number as in `jax.jit`.
     kwargs: arguments that the function gets by keyword, by name.
     params: the values that distinguish this case from others of the same name; they make the id `name[a-b-c]`.
     keep_unused: whether JAX keeps the arguments that the function never reads, as with `jax.jit(..., keep_unused=True)`.
-        By default JAX drops them: a donated one is then neither reused nor deleted. A `jax.jit` of the function that has
-        `keep_unused=True` need not be repeated here.
-    mesh: axis name to size, in order, or sizes of axes that are called x, y, z; empty for one device.
-    explicit_axes: the axes of the mesh that have JAX's type Explicit, besides those of the arguments' shardings; all
-        others have the type Auto.
+        By default JAX drops them: a donated one is then neither reused nor deleted. You need not repeat the
+        `keep_unused=True` of a function that `jax.jit` made.
+    mesh: the size of each axis by its name, in order, or the sizes alone, whose axes are then called x, y, z; empty for
+        one device.
+    explicit_axes: the axes of the mesh that have JAX's type Explicit. Explicit axes in the shardings of the arguments need
+        not be listed. All remaining axes have the type Auto.
     expected: None (no expectation: a finding fails the run), `fresh` (every output fresh), `hazard` (at least one
         output stale, clobbered or latent), or a mapping from output name to a verdict or to alternatives
-        (`stale|latent`); the name `*` means all other outputs, which must otherwise be fresh. An error of a rule about an
-        output that is expected to be right, such as LD016, is unexpected as well; `hazard` allows any.
+        (`stale|latent`). Outputs without an entry must be fresh, unless the name `*` has an entry, which is for all of
+        them. An error of a rule about an output that is expected to be right, such as LD016, is unexpected as well;
+        `hazard` allows any error.
     expected_rules: None (not compared), or the ids of exactly the rules that have findings, such as ("LD006",
         "LD009"); allowed only beside `expected`. A rule that needs a replay or a device run is compared only if there
         was one. An id with a question mark, such as "LD017?", may have findings in one run and none in the next.
-    effects: declares which operands a custom call overwrites and reads, for calls whose IR ligerdiag cannot follow: from
-        the name of the custom call's target or kernel to the numbers of the operands, such as {"my_ffi_target":
-        {"writes": [0]}}. These effects take precedence over those of the configuration file.
-    xla_flags: XLA's flags for this case, such as {"xla_gpu_enable_dynamic_slice_fusion": False}, in addition to those of
-        the environment variable XLA_FLAGS, and more important than these. Your own program needs them in XLA_FLAGS.
-    expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles:
-        from the name of the toolchain to a value as in `expected`.
-    reference: a function that computes the same in plain jnp; None if there is none.
+    effects: declares which operands a custom call overwrites and reads, for calls whose IR ligerdiag cannot follow. It
+        maps the name of the call's target or kernel to the numbers of the operands: {"my_ffi_target": {"writes": [0]}}.
+        These effects take precedence over those of the configuration file.
+    xla_flags: XLA's flags for this case, such as {"xla_gpu_enable_dynamic_slice_fusion": False}. They are added to the
+        environment variable XLA_FLAGS and override it. Your own program needs them in XLA_FLAGS.
+    expected_elsewhere: replaces `expected` and `expected_rules` when a toolchain other than the default one compiles. It
+        maps the name of the toolchain to a value as in `expected`.
+    reference: a function that computes the same outputs in plain jnp; None if there is none.
     about: one line on the bug report or the question that the case is about.
     mitigation: the measure against a kernel's hidden write, in one word, such as `trivial` or `aliased`.
         `bisect --over mitigation` compares the cases of one file that have the same name, differ in exactly one of their
@@ -190,7 +193,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Returns the case's id: `name`, or `name[a-b-c]` where a, b and c are the params, each as its `str`."""
+        """Returns the case's id: `name`, or `name[a-b-c]` if the case has the params a, b and c."""
         if not self.params:
             return self.name
         return f"{self.name}[{'-'.join(str(p) for p in self.params)}]"
@@ -209,19 +212,19 @@ def _find_maker() -> str:
 
 
 def size(name: str, default: int) -> int:
-    """Returns the value that `ligerdiag sweep` sets for the size `name`; returns `default` outside of a sweep, or if
-    the sweep does not set this size.
+    """Returns the value that `ligerdiag sweep` sets for the size `name`, or `default` if no sweep sets it.
 
-    Call it while the case's file is imported, such as `TOKENS = size("tokens", 512)`: a sweep learns the names from
-    these calls. Raises InputError unless the default is a whole number above 0.
+    Call it at the top level of the case's file, such as `TOKENS = size("tokens", 512)`: a sweep imports the file and
+    learns the names from these calls. Raises InputError unless the default is a whole number above 0.
     """
     ASKED_SIZES.add(name)
     return _require_size(read_sizes().get(name, default), name)
 
 
 def read_sizes() -> dict[str, int]:
-    """Returns the sizes that the sweep sets, from name to number. Raises InputError if the environment variable is
-    malformed.
+    """Returns the sizes that the sweep sets, such as `{"tokens": 512}`.
+
+    Raises InputError if the environment variable with the sizes is malformed.
     """
     try:
         given = cast("object", json.loads(os.environ.get(SIZES) or "{}"))
@@ -239,8 +242,9 @@ def _require_size(value: object, name: str) -> int:
 
 
 def read_mesh(mesh: Mapping[str, int] | Sequence[int]) -> dict[str, int]:
-    """Returns a mapping from mesh axis to size. mesh: such a mapping, or the sizes alone, whose axes are then called x,
-    y, z. Raises InputError for anything else.
+    """Returns the mesh as a dict from axis to size.
+
+    mesh: such a dict, or the sizes alone; the axes are then called x, y, z. Raises InputError for anything else.
     """
     wanted = "expected mesh to be a mapping of axis name to size, or sizes, but got"
     given = cast("object", mesh)
@@ -287,7 +291,7 @@ def _read_partition(partition: object) -> tuple[Any, ...]:
 
 def _read_sequence(field_name: str, value: object, of: str) -> tuple[Any, ...]:
     if not isinstance(value, tuple | list):
-        raise _refuse(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write `(it,)`")
+        raise _refuse(f"expected {field_name} to be a tuple of {of} but got {_describe(value)}: write one as `(x,)`")
     return tuple(cast("list[Any]", value))
 
 

@@ -1,5 +1,8 @@
-"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in the program, and results of
-replays and device runs.
+"""Records of what ligerdiag says about a program: verdicts on its outputs, findings at places in the program, and results
+of replays and device runs.
+
+The numbers of an output are compared with the intended numbers and with the stale numbers. Stale numbers are those of a
+run in which no instruction sees a hidden write.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,8 +11,9 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """The severity of a finding, never higher than the severity of its rule. `--fail-on` sets the lowest severity that fails
-    a run.
+    """The severity of a finding. It is never higher than the severity of the finding's rule.
+
+    The option `--fail-on` sets the lowest severity that fails a run.
     """
 
     ERROR = "error"
@@ -18,15 +22,15 @@ class Severity(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Returns a number that is larger the more severe the finding is: 0 for a note."""
+        """Returns a number that is larger for a more severe finding, and 0 for a note."""
         return (Severity.NOTE, Severity.WARNING, Severity.ERROR).index(self)
 
 
 class Verdict(StrEnum):
-    """How an output of the schedule relates to its intended value: right (FRESH, LATENT), wrong (STALE, CLOBBERED) or
-    unknown. `analysis.verdict.comparison` has the exact definition.
+    """Whether an output of the schedule is right (FRESH, LATENT), wrong (STALE, CLOBBERED) or unknown.
 
-    `VERDICT_ORDER` sorts verdicts from good to bad; of several that apply, the worst counts.
+    `analysis.verdict.comparison` has the exact definition. `VERDICT_ORDER` sorts verdicts from good to bad; if several
+    apply to an output, the worst counts.
     """
 
     FRESH = "fresh"
@@ -47,8 +51,9 @@ class Verdict(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Returns whether a schedule with this verdict computes the intended value, either because something forces the
-        order (FRESH) or by luck (LATENT).
+        """Returns whether a schedule with this verdict computes the intended value.
+
+        Either something forces the order (FRESH), or the order is right by luck (LATENT).
         """
         return self in (Verdict.FRESH, Verdict.LATENT)
 
@@ -69,7 +74,7 @@ _INSTALLED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpan:
-    """The part of a source line that holds one expression, as Python's own positions give it."""
+    """The position of one expression in the source, as Python's compiler gives it."""
 
     column: int
     """0-based offset of the first byte of the expression in its line, in UTF-8."""
@@ -81,7 +86,7 @@ class SourceSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """A place in the user's program, from the HLO's source metadata."""
+    """A line of the user's program, as the metadata of the HLO names it."""
 
     file: str
     line: int
@@ -107,9 +112,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFailure:
-    """A rule that raised an exception on a module: a bug of ligerdiag, so it is unknown whether the rule would have
-    found anything in the module.
-    """
+    """A rule that raised an exception on a module: a bug of ligerdiag. What the rule would have found is then unknown."""
 
     rule: str
     """Id of the rule, such as `LD001`."""
@@ -118,7 +121,7 @@ class RuleFailure:
 
 
 class SuppressionKind(StrEnum):
-    """The place where a suppression is written."""
+    """The place in which a suppression is written: the code, the configuration or the file of known findings."""
 
     IN_CODE = "in code"
     """A comment on the line in the user's source."""
@@ -130,7 +133,7 @@ class SuppressionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """A statement of the user that allows a finding; the finding stays in the report."""
+    """A statement of the user that allows a finding. The finding stays in the report."""
 
     kind: SuppressionKind
     reason: str
@@ -232,9 +235,7 @@ class Finding:
 
 
 class Attribution(StrEnum):
-    """How the numbers computed for an output compare with the intended numbers and with the stale numbers. Stale numbers are
-    those of a run in which no instruction sees a hidden write.
-    """
+    """How the numbers of an output compare with the intended numbers and with the stale numbers."""
 
     FRESH = "fresh"
     """The numbers equal the intended ones, up to rounding."""
@@ -280,9 +281,7 @@ class ReplayState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstElement:
-    """The element in which an output differs most from its intended value. If several elements are not finite, this is
-    the first of them.
-    """
+    """The element in which an output differs most from its intended value, or the first one that is not finite."""
 
     dtype: str
     """Name of the output's dtype as NumPy has it, such as `bfloat16`."""
@@ -295,9 +294,7 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNumbers:
-    """How the numbers of one output compare with the intended numbers and with the stale numbers. Stale numbers are those of
-    a run in which no instruction sees a hidden write.
-    """
+    """The numbers of one output, compared with the intended numbers and with the stale numbers."""
 
     attribution: Attribution
     error: float
@@ -323,8 +320,9 @@ class OutputNumbers:
 
 
 def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str]) -> Mapping[str, OutputNumbers]:
-    """Returns the numbers of a replay's outputs, in which the attribution of each output in `names` is changed to undecided.
-    The intended values of these outputs are unknown, because their values in program order need not be the intended ones.
+    """Returns the numbers of a replay's outputs, with the attribution of each output in `names` changed to undecided.
+
+    For these outputs the replay knows no intended values, because program order need not compute the intended ones.
     """
     return {
         name: replace(one, attribution=Attribution.UNDECIDED) if name in names else one for name, one in outputs.items()
@@ -332,7 +330,7 @@ def mark_undecided(outputs: Mapping[str, OutputNumbers], names: Collection[str])
 
 
 class MemoryOperation(StrEnum):
-    """The way in which an operation of a kernel accesses memory."""
+    """How an operation of a kernel accesses memory: by a load, a store or an atomic operation."""
 
     LOAD = "load"
     STORE = "store"
@@ -341,9 +339,8 @@ class MemoryOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMeeting:
-    """Bytes that one program of a kernel's grid writes and that another program of the grid reads or writes.
-
-    Two atomic accesses to the same bytes count only if their order changes a result.
+    """Bytes that one program of a kernel's grid writes and that a second program of the grid reads or writes. Two atomic
+    accesses to the same bytes count only if their order changes a result.
     """
 
     buffer: int
@@ -371,7 +368,7 @@ class ProgramMeeting:
 
 
 class OrderTried(StrEnum):
-    """The way in which a launch was run again, to see whether the order of the programs of its grid matters."""
+    """How a launch was run a second time, to see whether the order of the programs in its grid matters."""
 
     NONE = "none"
     BACKWARD = "backward"
@@ -388,8 +385,9 @@ class OrderTried(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnwrittenRead:
-    """Bytes of an output that a kernel reads before any program of the launch has written them, both when the programs run
-    from first to last and when they run in reverse.
+    """Bytes of an output that a kernel reads before any program of the launch has written them.
+
+    They count only if that happens both when the programs run from first to last and when they run in reverse.
     """
 
     output: int
@@ -408,10 +406,10 @@ class UnwrittenRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideAccess:
-    """Elements outside of a buffer that one operation of a kernel accesses, counted in the launch that accesses the most of
-    them.
+    """Elements outside of a buffer that one operation of a kernel accesses.
 
-    The replay loads zeros from these places and drops stores to them.
+    They are counted in the launch that accesses the most of them. The replay loads zeros from these places and drops
+    stores to them.
     """
 
     kind: MemoryOperation
@@ -442,7 +440,7 @@ class OutsideAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNumbers:
-    """The replay's observations of one kernel call of the schedule, over all of the call's launches."""
+    """Observations of the replay about one kernel call of the schedule, over all launches of the call."""
 
     kernel: str
     """The kernel's function name."""
@@ -494,7 +492,7 @@ class LaunchNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutLoop:
-    """A loop of which a replay ran only the first iterations, in the program and in its schedule."""
+    """A loop of which a replay ran only the first iterations, both in the program and in its schedule."""
 
     instruction: str
     """Name of the `while` in the program as written."""
@@ -507,7 +505,7 @@ class CutLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChange:
-    """How much one output changes if the schedule runs in another legal order (one that its dependences allow)."""
+    """How much one output changes if the schedule runs in another order that its dependences allow."""
 
     order: str
     """Name of the order that changes the output most, such as `kernels last (1)`."""
@@ -517,9 +515,7 @@ class OrderChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderNumbers:
-    """How the results change if the instructions of the schedule run in another legal order, one that the schedule's
-    dependences allow.
-    """
+    """How the outputs change if the instructions of the schedule run in other orders that its dependences allow."""
 
     tried: int = 0
     """Number of other orders that were tried; 0 if the schedule has no kernel."""
@@ -533,8 +529,9 @@ class OrderNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueReplay:
-    """The result of replaying one artifact in f64 with opaque functions in place of its custom calls. These functions read
-    and write the same buffers as the calls, without the calls' code.
+    """The result of a replay in f64 that computes each custom call by an opaque function.
+
+    Such a function reads and writes the same buffers as the call, but does not run the call's code.
     """
 
     state: ReplayState
@@ -556,9 +553,7 @@ class OpaqueReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The result of replaying one artifact: computing its program and its schedule on the CPU, and comparing the
-    outputs.
-    """
+    """The result of a replay: a run of the program and of its schedule on the CPU, with a comparison of their outputs."""
 
     state: ReplayState
     reason: str = ""
@@ -608,8 +603,10 @@ class Replay:
     cached: bool = False
 
     def is_open(self, verdicts: Mapping[str, Verdict]) -> bool:
-        """Returns whether it is worth replaying with opaque functions, stand-ins for the custom calls. True if this replay
-        does not cover an operation of the program, or if its numbers decide nothing about some output.
+        """Returns whether a second replay, with opaque functions as stand-ins for the custom calls, may decide more.
+
+        It may if this replay does not cover an operation of the program, or if its numbers decide nothing about some
+        output.
 
         verdicts: maps each output name to the verdict that holds after this replay. An output whose verdict is unknown
         does not count as undecided, because no numbers can decide about it.
@@ -623,8 +620,8 @@ class Replay:
 
     @property
     def deaths(self) -> tuple[str, ...]:
-        """Returns the reason why this replay died, and the reason why the replay with opaque functions (stand-ins for the
-        custom calls) died; leaves out a replay that did not die.
+        """Returns the reasons why this replay and the replay with opaque functions (stand-ins for the custom calls) died.
+        A replay that did not die has no reason.
         """
         opaque = () if self.opaque is None or self.opaque.state is not ReplayState.FAILED else (self.opaque.reason,)
         own = (self.reason,) if self.state is ReplayState.FAILED else ()
@@ -633,9 +630,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOutput:
-    """The numbers of one output computed on a device, compared with the intended numbers and with the stale numbers. Stale
-    numbers are those of a run in which no instruction sees a hidden write.
-    """
+    """The numbers of one output on a device, compared with the intended numbers and with the stale numbers."""
 
     errors: tuple[float, ...]
     """||device - intended|| / ||intended|| for each set of random inputs; NaN if either is not finite."""
@@ -661,7 +656,7 @@ PROGRAM_ORDER = "program order"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRun:
-    """The run of one case on a device, with the outputs compared."""
+    """The run of one case on a device, with its outputs compared with the intended and the stale numbers."""
 
     device: str
     """Name of the device, such as `NVIDIA H200`."""

@@ -17,8 +17,9 @@ call last; the number of the operand that the kernel overwrites).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where cases are defined: a file, a name in an importable module, a function in the caller's process, or a StableHLO
-    module.
+    """The place where cases are defined.
+
+    It is a file, a name in an importable module, a function in the caller's process, or a StableHLO module.
     """
 
     file: str = ""
@@ -46,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """A case without its function: all that a process needs to know unless it compiles the case."""
+    """A case without its function. A process that does not compile the case needs no more."""
 
     id: str
     name: str
@@ -81,7 +82,7 @@ class CaseSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job[A]:
-    """One request to a worker of any kind, with everything that the pool of workers needs to send it."""
+    """A request to a worker, with everything that the pool of workers needs to send it."""
 
     source: Source
     """The cases that the worker loads; a worker takes jobs of one source only."""
@@ -103,7 +104,7 @@ class Job[A]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoverRequest:
-    """Asks a worker for the cases of one source."""
+    """Asks a worker to list the cases of one source (a file or another place that defines cases)."""
 
     source: Source
 
@@ -121,7 +122,7 @@ class DiscoverAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """Asks a worker to compile one case for one target into an artifact."""
+    """Asks a worker to compile one case for one target, and to write the result into an artifact."""
 
     source: Source
     case_id: str
@@ -156,13 +157,13 @@ class CompileRequest:
     """Whether XLA also records the lineage of values, as in `Variation`."""
 
     def list_leftovers(self) -> tuple[str, ...]:
-        """Returns the directories that the worker leaves behind if it dies during the job."""
+        """Returns the directories that remain if the worker dies during the job."""
         return (self.scratch, f"{self.scratch}-old")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileAnswer:
-    """The key of a compiled artifact, and the project's files that the case imports, with their sha256."""
+    """The answer to a `CompileRequest`: the key of the artifact, and facts about the user's code that ran."""
 
     key: str
     dependencies: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -181,13 +182,13 @@ _ERRORS: dict[str, type[LigerdiagError]] = {
 
 
 def make_discover_job(request: DiscoverRequest) -> Job[DiscoverAnswer]:
-    """Returns the job that asks a compile worker for the cases of a source."""
+    """Returns a job by which a compile worker lists the cases of a source."""
     job = make_job(request, DiscoverAnswer, request.source, f"`{request.source}`")
     return replace(job, imports_only=True)
 
 
 def make_compile_job(request: CompileRequest) -> Job[CompileAnswer]:
-    """Returns the job that asks a compile worker to compile a case into an artifact."""
+    """Returns a job by which a compile worker compiles a case into an artifact."""
     return make_job(
         request, CompileAnswer, request.source, f"case `{request.case_id}`", leftovers=request.list_leftovers()
     )
@@ -202,10 +203,10 @@ def make_job[A](
     timeout: float | None = None,
     leftovers: tuple[str, ...] = (),
 ) -> Job[A]:
-    """Returns the job that sends a record to a worker and gets another record as the answer.
+    """Returns a job that sends the record `request` to a worker.
 
-    request: the record; its type is the kind of the request. answer: the type of the answer. The other parameters are fields
-    of `Job`.
+    The type of the record is the kind of the request. answer: the type of the record that the worker sends back. The
+    other parameters are fields of `Job`.
     """
     return Job(
         source=source,
@@ -218,41 +219,43 @@ def make_job[A](
 
 
 def render_request(kind: str, request: Mapping[str, object], log: str) -> str:
-    """Returns the request as one line for the worker, which writes its output during the job to the file `log`."""
+    """Returns the request as one line of JSON for a worker.
+
+    log: the file into which the worker writes its output during the job.
+    """
     return json.dumps({"job": kind, "log": log, "request": request}) + "\n"
 
 
 def parse_request(job: Json) -> Request:
-    """Returns the request that a compile worker reads from a job's JSON."""
+    """Returns the request in the JSON of a job, which a compile worker reads."""
     kind = DiscoverRequest if read_str(job, "job") == DiscoverRequest.__name__ else CompileRequest
     return read_record(kind, job, "request")
 
 
 def render_answer(answer: object) -> str:
-    """Returns the answer, a record, as one line, which the worker sends to its parent process."""
+    """Returns a record as one line, with which the worker answers its parent process."""
     return json.dumps({"answer": encode_record(answer)}) + "\n"
 
 
 def render_error(error: LigerdiagError) -> str:
-    """Returns the error as one line, which the worker sends to its parent process."""
+    """Returns the error as one line, with which the worker answers its parent process."""
     return json.dumps({"error": str(error), "kind": type(error).__name__, "printed": error.printed}) + "\n"
 
 
 def render_refusal() -> str:
-    """Returns the line with which a worker refuses a job. The line tells the parent process that the job needs a new
-    worker.
-    """
+    """Returns the line with which a worker refuses a job, because the job needs a new worker."""
     return _REFUSAL + "\n"
 
 
 def is_refusal(line: str) -> bool:
-    """Returns whether the line, which a worker has sent, says that the job needs a new worker."""
+    """Returns whether a worker refuses its job by this line, because the job needs a new worker."""
     return line == _REFUSAL
 
 
 def parse_answer(line: str) -> Json:
-    """Returns the fields of a worker's answer. Raises the error that the worker reported, or FieldError for a malformed
-    line.
+    """Returns the fields of a worker's answer.
+
+    Raises the error that the worker reported, or FieldError for a malformed line.
     """
     fields = parse_object(line)
     if "error" in fields:
@@ -264,7 +267,7 @@ def parse_answer(line: str) -> Json:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The settings in which one compile differs from the default compile; an empty `Variation` is the default compile."""
+    """The settings in which one compile differs from the default compile. Without any, it is the default compile."""
 
     flags: Mapping[str, Flag] = field(default_factory=dict[str, Flag])
     """Compiler options, in addition to those of the toolchain. With the option `xla_dump_hlo_pass_re`, the compile also

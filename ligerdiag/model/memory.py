@@ -15,7 +15,7 @@ SMALLEST_BYTES = 64 * 1024
 
 
 class CopyCause(StrEnum):
-    """The reason why XLA copies a value, as far as the schedule and the buffer assignment show it."""
+    """The reason why XLA copies a value, as the schedule and the buffer assignment show it."""
 
     UNDONATED = "not donated"
     """The value that is overwritten is an argument that the caller keeps."""
@@ -51,7 +51,7 @@ class CopyCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """One instruction of the schedule that moves a whole value to other bytes and changes nothing in it."""
+    """An instruction of the schedule that only moves a whole value to other bytes."""
 
     instruction: str
     bytes: int
@@ -82,8 +82,9 @@ class Copy:
 
     @property
     def total(self) -> int:
-        """Returns the bytes that all executions of this copy move in one call of the program; a lower bound if a trip count
-        is unknown.
+        """Returns the bytes that all executions of this copy move in one call of the program.
+
+        The number is a lower bound if a trip count is unknown.
         """
         return self.bytes * (1 if self.trips is None else self.trips)
 
@@ -116,7 +117,7 @@ class DonationFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Donation:
-    """A donated argument, with the output that takes its bytes or the reason why no output does."""
+    """A donated argument, with the output that takes its bytes, or with the reason why none does."""
 
     argument: str
     bytes: int
@@ -134,7 +135,7 @@ class Donation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedArgument:
-    """An array that the function never reads, so that JAX drops it: the compiled program does not take it."""
+    """An array that JAX drops from the arguments of the compiled program, because the function never reads it."""
 
     argument: str
     bytes: int
@@ -167,7 +168,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveValue:
-    """A value that is alive at the peak, when the memory in use is largest."""
+    """A value that is alive when the memory in use is largest (at the peak)."""
 
     instruction: str
     bytes: int
@@ -189,9 +190,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """The memory that one compiled program uses: its sizes, copies and donations, and the values that are alive
-    at its peak.
-    """
+    """The memory that one compiled program uses, with its copies, its donations and the values alive at the peak."""
 
     arguments: int
     outputs: int
@@ -228,25 +227,27 @@ class MemoryUse:
 
     @property
     def reserved(self) -> int:
-        """Returns all bytes that XLA reserves for one call; bytes that arguments and outputs share count once."""
+        """Returns all bytes that XLA reserves for one call. Bytes that arguments and outputs share count once."""
         return self.arguments + self.outputs - self.aliased + self.temporaries
 
     @property
     def copied(self) -> int:
-        """Returns the bytes that one call copies; a lower bound if a trip count is unknown."""
+        """Returns the bytes that one call copies. The number is a lower bound if a trip count is unknown."""
         return sum(one.total for one in self.copies)
 
     @property
     def copy_milliseconds(self) -> float | None:
-        """Returns a lower bound, in milliseconds, of the time that the copies of one call take; None if the target's
-        bandwidth is unknown. Each copied byte is read and written once.
+        """Returns a lower bound, in milliseconds, of the time that the copies of one call take.
+
+        Each copied byte is read once and written once. None if the target's bandwidth is unknown.
         """
         return 2e3 * self.copied / self.bandwidth if self.bandwidth else None
 
     @property
     def is_in_place(self) -> bool:
-        """Returns whether XLA meets every request to work in place. It does if the program itself needs all copies that are
-        made, and if an output takes the bytes of each donated argument.
+        """Returns whether XLA meets every request of the program to work in place.
+
+        It does if the program itself needs each copy, and if an output takes the bytes of each donated argument.
         """
         return not any(not one.is_needed for one in self.copies) and not any(one.fault for one in self.donations)
 

@@ -1,7 +1,7 @@
-"""Records of the memory that a user allows a program and of the figures that a baseline keeps, with the tolerance of a
-comparison.
+"""Records of memory limits that a user sets, and of memory figures that a baseline keeps.
 
-Sizes are bytes on one device, as in `ligerdiag.model.memory`.
+Two figures count as equal if they differ by less than a tolerance, which is defined here. Sizes are bytes on one device,
+as in `ligerdiag.model.memory`.
 """
 
 import re
@@ -35,7 +35,10 @@ class MemoryBudgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCopy:
-    """A copy as a baseline records it: without names of instructions, which change from compile to compile."""
+    """A copy in the form in which a baseline records it.
+
+    It has no names of instructions, because these change from compile to compile.
+    """
 
     cause: CopyCause
     bytes: int
@@ -60,8 +63,8 @@ class MemoryFigures:
 def compute_needed(memory: MemoryUse) -> int:
     """Returns the bytes that a device must have for one call: all that XLA reserves, and the constants.
 
-    XLA reserves the temporaries as one block before the program runs, so a program whose `peak` would fit may still not
-    start.
+    XLA reserves the temporaries as one block before the program runs. So a program may not start although its `peak`
+    would fit.
     """
     return memory.reserved + memory.constants
 
@@ -78,7 +81,7 @@ def compute_figures(memory: MemoryUse) -> MemoryFigures:
 
 
 def record_copy(copy: Copy) -> RecordedCopy:
-    """Returns the copy as a baseline records it, without names of instructions and without folders."""
+    """Returns the copy in the form in which a baseline records it: without names of instructions and without folders."""
     return RecordedCopy(
         cause=copy.cause,
         bytes=copy.total,
@@ -88,8 +91,9 @@ def record_copy(copy: Copy) -> RecordedCopy:
 
 
 def compute_change(before: int, after: int) -> int:
-    """Returns `after - before` in bytes; 0 if the difference is within the larger of the two tolerances, TOLERANCE and
-    TOLERANCE_BYTES.
+    """Returns `after - before` in bytes, or 0 if the difference is within the tolerance.
+
+    The tolerance is `TOLERANCE * before` or TOLERANCE_BYTES, whichever is larger.
     """
     return after - before if abs(after - before) > max(TOLERANCE_BYTES, TOLERANCE * before) else 0
 
@@ -99,8 +103,9 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECA
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes of a size such as `500M`, `4G`, `1.5GiB` or `1048576`; units are powers of 1024. Raises
-    ValueError for any other text.
+    """Returns the bytes of a size such as `500M`, `4G`, `1.5GiB` or `1048576`. Units are powers of 1024.
+
+    Raises ValueError for any other text.
     """
     match = SIZE.fullmatch(text.strip())
     number = float(match[1]) if match else float("nan")

@@ -13,7 +13,7 @@ from ligerdiag.model.shown import Shown
 
 
 class Seen(StrEnum):
-    """Whether the runs of a call showed that it has an effect on one of its buffers, such as reading it."""
+    """Whether the runs of a call showed a certain effect on one of its buffers, such as that the kernel reads it."""
 
     YES = "yes"
     NO = "no"
@@ -24,7 +24,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRun:
-    """The observations about one operand in the runs of a call."""
+    """Observations about one operand of a call, made while the call ran several times."""
 
     elements: int
     written: int = 0
@@ -44,7 +44,7 @@ class OperandRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRun:
-    """The observations about one output in the runs of a call."""
+    """Observations about one output of a call, made while the call ran several times."""
 
     elements: int
     left: int = 0
@@ -59,7 +59,7 @@ class OutputRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRun:
-    """The observations from running one call by itself on a device, several times."""
+    """Observations about one call, which ran several times by itself on a device."""
 
     runs: int
     operands: tuple[OperandRun, ...]
@@ -77,7 +77,7 @@ class CallRun:
 
 
 class RunFailure(StrEnum):
-    """The step at which a device run failed. After a failure there are no observations about the call."""
+    """The step at which the run on a device failed. There are then no observations about the call."""
 
     NONE = "none"
     CALL = "call"
@@ -88,7 +88,7 @@ class RunFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCall:
-    """One kernel call of the function, as the worker found it."""
+    """A kernel call that the worker found in the function."""
 
     kernel: str
     source: SourceLine | None = None
@@ -106,7 +106,7 @@ class FoundCall:
 
 
 class ProblemKind(StrEnum):
-    """The way in which a call's declaration, its kernel's code and its runs disagree."""
+    """A kind of contradiction between the declaration of a call, the code of its kernel, and its runs."""
 
     UNDECLARED_WRITE = "undeclared write"
     NEVER_WRITTEN = "declared, never written"
@@ -121,7 +121,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One disagreement about one buffer of a call: its declaration, its kernel's code and its runs do not fit together."""
+    """A contradiction about one buffer of a call, between the declaration, the code of the kernel, and the runs."""
 
     kind: ProblemKind
     kernel: str
@@ -138,7 +138,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferRow:
-    """One operand or output of a call: what is declared, what the code may do, and what the runs showed."""
+    """One operand or output of a call: what the call declares, what the code may do, and what the runs showed."""
 
     name: str
     """Name of the buffer, such as `operand 0`."""
@@ -152,7 +152,7 @@ class BufferRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedCall:
-    """One kernel call of the report."""
+    """One kernel call in the report, with its buffers."""
 
     kernel: str
     source: SourceLine | None
@@ -162,7 +162,7 @@ class CheckedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OpcheckReport(Shown):
-    """The result of `ligerdiag.opcheck`. Printing it shows each call with its buffers, and the problems."""
+    """The result of `ligerdiag.opcheck`. As text, it has each call with its buffers, and the problems."""
 
     function: str
     calls: tuple[CheckedCall, ...]
@@ -176,11 +176,11 @@ class OpcheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Returns whether no problem was found, and everything that matters could be decided."""
+        """Returns whether there is no problem and everything that matters could be decided."""
         return not self.problems and not self.not_covered
 
     def raise_if_wrong(self) -> None:
-        """Raises AssertionError, with the report as its text, unless the report is `ok`."""
+        """Raises AssertionError unless the report is `ok`. The text of the error is the report."""
         if not self.ok:
             raise AssertionError(f"ligerdiag.opcheck of `{self.function}`\n{self}")
 

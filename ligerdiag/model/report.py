@@ -1,4 +1,4 @@
-"""The result of a run of `check` or `inspect` as plain data, from which alone renderers write text, JSON and HTML.
+"""The result of a run of `check` or `inspect` as plain data. Renderers write text, JSON and HTML from it alone.
 
 A report has no text that a renderer would have to parse, and a renderer decides nothing about the program. A case for
 which no conclusion is drawn yet is `Judged`: it has an analysis of its schedule, or the reason why there is none.
@@ -35,7 +35,7 @@ SCHEMA_VERSION = "7"
 
 
 class Status(StrEnum):
-    """The conclusion about a case; exit codes depend on it."""
+    """The conclusion about a case. The exit code depends on it."""
 
     CLEAN = "clean"
     """The case has no expectation; every output is fresh, everything was analysed, and there is no finding, apart from
@@ -67,7 +67,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of a program the verdicts are based on, so that "no hazards" never means "did not look"."""
+    """The parts of a program on which the verdicts are based, and the parts that the analysis does not cover.
+
+    It distinguishes "no hazards" from "not analysed".
+    """
 
     instructions: int = 0
     """Number of instructions of the optimized module whose values the analysis followed."""
@@ -205,7 +208,7 @@ class UnusedSuppression:
 
 
 class Noun(StrEnum):
-    """The word by which a report calls its entries."""
+    """The word by which a report calls its entries: `case` or `module`."""
 
     CASE = "case"
     """The entries are programs that were compiled for the report, with or without an expectation."""
@@ -236,15 +239,17 @@ class CheckReport(Shown):
 
     @property
     def cut_by(self) -> Ending | None:
-        """Returns the signal or time limit that ended the run early; None if the run ended by itself, or because of `-x` at
-        the first unexpected case.
+        """Returns the signal or time limit that ended the run early.
+
+        None if the run ended by itself, or because of `-x` at the first unexpected case.
         """
         return self.ended_by if self.interrupted and self.ended_by is not Ending.EXIT_FIRST else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Returns the line on the selected cases, if any, followed by the notes of the run, for formats that have only one
-        kind of note.
+        """Returns the line on the selected cases, if any, and then the notes of the run.
+
+        Some formats of the report have only one kind of note; they show this list.
         """
         return (*((f"selected: {self.selected}",) if self.selected else ()), *self.notes)
 
@@ -272,7 +277,7 @@ class CheckReport(Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One step of a run, reported while it happens."""
+    """One event of a run, reported at once: a part of a phase was started or finished."""
 
     phase: str
     """The phase of the run, such as `toolchain`, `discover`, `compile`, `analyse`, `replay`, `device`, or `try` for a trial
@@ -302,7 +307,10 @@ MOST_FRAMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Identifies a case on one target, or a module; each field means the same as in `CaseReport`."""
+    """The properties of a case on one target, or of a module, that are known before its analysis.
+
+    Each field means the same as in `CaseReport`.
+    """
 
     id: str
     target: str
@@ -317,8 +325,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOperand:
-    """A hidden write (a kernel call and an operand that it overwrites without XLA's knowledge), identified by the
-    call's operation in the program.
+    """A hidden write (a kernel call and an operand that it overwrites without XLA's knowledge).
+
+    The call's operation in the program identifies it.
     """
 
     kernel: str
@@ -334,7 +343,7 @@ class WrittenOperand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """The result of the static analysis of one compilation."""
+    """The result of the static analysis of one compile."""
 
     outputs: Mapping[str, Verdict]
     findings: tuple[Finding, ...]
@@ -390,7 +399,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One case on one target, or one module, with the analysis of its schedule or the reason why there is none."""
+    """One case on one target, or one module.
+
+    It has the analysis of the schedule, or the reason why there is no analysis.
+    """
 
     identity: Identity
     result: Inspection | Refusal

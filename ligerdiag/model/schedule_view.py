@@ -18,7 +18,7 @@ from ligerdiag.model.memory_limits import MemoryFigures
 
 
 class ReadTime(StrEnum):
-    """When a reader of the overwritten value reads it: before or after the kernel runs."""
+    """The time at which a reader reads the overwritten value: before or after the kernel runs."""
 
     BEFORE = "before"
     """The read ends before the kernel runs."""
@@ -28,8 +28,10 @@ class ReadTime(StrEnum):
 
 
 class Origin(StrEnum):
-    """The bytes from which a reader gets the value that a kernel overwrites: the overwritten bytes, the bytes from which
-    they were copied, or none, because the value is computed again.
+    """The bytes from which a reader gets the value that a kernel overwrites.
+
+    They are the overwritten bytes, or the bytes from which they were copied. There are none if the value is computed
+    again.
     """
 
     VALUE = "value"
@@ -43,9 +45,7 @@ class Origin(StrEnum):
 
 
 class Fate(StrEnum):
-    """Says whether the schedule performs a kernel call of the program. For example, the schedule may not have the call any
-    more.
-    """
+    """Whether the schedule performs a kernel call of the program, or for example lacks the call."""
 
     PERFORMED = "performed"
     GONE = "gone"
@@ -56,7 +56,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """An operation that reads the value which a kernel overwrites; inside of a fusion, the fused operation."""
+    """An operation that reads the value which a kernel overwrites.
+
+    If the operation is part of a fusion, this is the fused operation and not the fusion.
+    """
 
     opcode: str
     """XLA's name of the operation."""
@@ -73,14 +76,15 @@ class Reader:
 
     @property
     def primitive(self) -> str:
-        """Returns JAX's name of the operation; if JAX has no name for it, XLA's name."""
+        """Returns JAX's name of the operation, or XLA's name if JAX has none."""
         return self.op_name.rpartition("/")[2] or self.opcode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """One operand that one kernel call overwrites: the instructions that read its value, when they read it, and from which
-    bytes.
+    """One operand that one kernel call overwrites, with the instructions that read its value.
+
+    It says of each read when it happens, and from which bytes.
     """
 
     kernel: str
@@ -105,8 +109,9 @@ class Neighbourhood:
 
     @property
     def title(self) -> str:
-        """Returns a title such as "`ce_kernel` operand 0", which also has the number of the call if it is not the first call
-        of this kernel.
+        """Returns a title such as "`ce_kernel` operand 0".
+
+        The title also has the number of the call if it is not the first call of this kernel.
         """
         return f"`{self.kernel}` operand {self.operand}" + (f", call {self.number}" if self.number > 1 else "")
 
@@ -125,8 +130,9 @@ class CallState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """The verdicts, neighbourhoods and memory of a schedule, without the names and ids of instructions, so that two
-    compiles can be compared.
+    """The verdicts, neighbourhoods and memory of a schedule, in a form in which two compiles can be compared.
+
+    Names and ids of instructions are left out, because they differ between compiles.
     """
 
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -140,7 +146,7 @@ class ScheduleFacts:
 
 
 class Lane(StrEnum):
-    """The unit of the device that executes an instruction."""
+    """The kind of stream on which the device executes an instruction."""
 
     COMPUTE = "compute"
     """The main stream, which runs kernels."""
@@ -151,7 +157,7 @@ class Lane(StrEnum):
 
 
 class AccessKind(StrEnum):
-    """The way in which an instruction accesses the bytes of a mutated buffer, which a kernel overwrites."""
+    """How an instruction accesses the bytes of a mutated buffer (one that a kernel overwrites)."""
 
     DEFINE = "define"
     """The instruction computes the value that the kernel overwrites later."""
@@ -196,8 +202,9 @@ READ_KIND_ORDER = (
 
 
 class Place(StrEnum):
-    """Where a read gets the value that a kernel overwrites, as the HTML report shows it. Its member COPY covers more than
-    `Origin.SOURCE`: also copies that were made of the overwritten bytes.
+    """The place from which a read gets the value that a kernel overwrites, as the HTML report shows it.
+
+    The member COPY covers more than `Origin.SOURCE`: it also means copies that were made of the overwritten bytes.
     """
 
     SAME_BYTES = "same bytes"
@@ -211,7 +218,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferAccess:
-    """An access of one instruction to one mutated buffer."""
+    """One access by one instruction to one mutated buffer (one that a kernel overwrites)."""
 
     buffer: int
     """Index of the buffer in `ScheduleView.buffers`."""
@@ -254,7 +261,7 @@ class MutatedBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleStep:
-    """One scheduled instruction, as the HTML report shows it."""
+    """One scheduled instruction in the form in which the HTML report shows it."""
 
     id: int
     """Id of the instruction in the module."""
@@ -291,7 +298,7 @@ class ScheduleStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingEdge:
-    """An edge of the program, from a kernel to a reader of its result, that the schedule lacks."""
+    """An edge of the program, from a kernel to a reader of its result, that is missing in the schedule."""
 
     buffer: int
     kernel: int
@@ -302,8 +309,9 @@ class MissingEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputView:
-    """One output of the program, with its verdict and the steps (scheduled instructions) on the way from a kernel or a wrong
-    read to the output.
+    """One output of the program, with its verdict and a path to it.
+
+    The path has the steps (scheduled instructions) from a kernel or from a wrong read to the output.
     """
 
     name: str
@@ -336,7 +344,7 @@ class ValueBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
-    """One module with its hidden writes, as the HTML report shows it."""
+    """One module with its hidden writes, in the form in which the HTML report shows it."""
 
     module: str
     instructions: int

@@ -1,7 +1,7 @@
-"""Lets a record show itself to `print` and to a notebook, with the text and the HTML that the renderers of reports make.
+"""Lets a record show itself to `print` and to a notebook.
 
-A record is plain data and knows no renderer. `ligerdiag.api` gives it those of `report.display`; in a process that has
-not imported the api, a record shows its `repr`.
+The renderers of reports make the text and the HTML. A record is plain data and does not import them: `ligerdiag.api`
+gives it those of `report.display`. In a process that has not imported the api, a record shows its `repr`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Shown:
 
 
 def show_with(*, text: Renderer, html: Renderer) -> None:
-    """Sets the functions that render a record as text, for `print`, and as HTML, for a notebook."""
+    """Sets the functions by which all records render themselves: as text for `print`, and as HTML for a notebook."""
     _renderers.update(text=text, html=html)
 
 

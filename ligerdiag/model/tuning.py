@@ -18,7 +18,7 @@ is loaded.
 
 
 class TuningForm(StrEnum):
-    """The two kinds of protobuf messages in which XLA writes the choices of its autotuner."""
+    """The two forms in which XLA writes the choices of its autotuner; each is a protobuf message."""
 
     RESULTS = "results"
     """`AutotuneResults`, whose entries give the name of the GPU and the text of the HLO."""
@@ -28,7 +28,7 @@ class TuningForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningFile:
-    """A file with the choices of XLA's autotuner, and ligerdiag's own copy of it, which never changes."""
+    """A file with the choices of XLA's autotuner. ligerdiag keeps its own copy of the file, which never changes."""
 
     name: str
     """Name of the file, without its folder."""
@@ -65,7 +65,7 @@ class TunedInstruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The choices of XLA's autotuner in one compile for a described GPU."""
+    """The choices of XLA's autotuner in one compile for a GPU that is only described."""
 
     file: str = ""
     """Name of the file that the choices come from; empty if there is none."""

@@ -1,8 +1,9 @@
-"""Searches for the smallest program that still shows the symptom.
+"""Searches for the smallest program that still shows the symptom: the finding or verdict that the reduction must keep.
 
-The search tries large steps first and small ones last: sizes of the arguments, outputs, loops, equations by delta debugging,
-arguments, iterations, sizes again. It is deterministic: it asks about the same candidates in the same order, whatever
-the time. Its result is minimal in the sense of delta debugging: no single step that it knows makes the program smaller.
+The search tries large steps first and small ones last: sizes of the arguments, outputs, loops, equations by delta
+debugging, arguments, iterations, sizes again. It is deterministic: it asks about the same candidates in the same order,
+whatever the time. Its result is minimal in the sense of delta debugging: no single step that it knows makes the program
+smaller.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ type Retrace = Callable[[Sequence[tuple[tuple[int, int], ...]]], Sequence[Progra
 
 @dataclass(slots=True, kw_only=True)
 class Reduction:
-    """A search in progress; `best` is the smallest program found so far."""
+    """A search for the smallest program. `best` is the smallest program that was found so far."""
 
     best: Program
     find_first: FindFirst
@@ -41,7 +42,7 @@ class Reduction:
     """The size after each step that made the program smaller."""
 
     def run(self) -> None:
-        """Makes `best` smaller until no step makes it any smaller."""
+        """Makes `best` smaller until no step of the search makes it smaller any more."""
         self._shrink_arguments()
         while True:
             before = self.best
@@ -174,8 +175,9 @@ def _list_smaller(size: int) -> Iterator[int]:
 
 
 def split_parts[A](items: Sequence[A], parts: int) -> Iterator[tuple[A, ...]]:
-    """Splits `items` into this many parts of about the same length, and yields the last part first, because the last items
-    of a program are often superfluous.
+    """Splits `items` into `parts` parts of about the same length.
+
+    Yields the last part first, because the last items of a program are often superfluous.
     """
     bounds = [len(items) * number // parts for number in range(parts + 1)]
     for number in reversed(range(parts)):

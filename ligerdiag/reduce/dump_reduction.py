@@ -40,7 +40,7 @@ type PrintModule = Callable[[Path], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedDump:
-    """The result of the reduction of a dump."""
+    """A dump of smaller modules that still shows the symptom: the finding that the reduction keeps."""
 
     symptom: Symptom
     before: ModuleSize
@@ -56,7 +56,7 @@ class ReducedDump:
 
 @dataclass(slots=True, kw_only=True)
 class DumpReducer:
-    """Reduces one module of a dump; `run` searches, and `finish` returns the result."""
+    """Reduces one module of a dump. `run` searches, and `finish` returns the result."""
 
     files: ModuleFiles
     inspector: SandboxedInspector
@@ -78,16 +78,16 @@ class DumpReducer:
     _answers: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def run(self) -> None:
-        """Searches for the smallest modules. After an interrupt, `finish` returns the smallest ones found so far.
+        """Searches for the smallest modules. After an interrupt, `finish` returns the smallest ones that were found.
 
-        Raises InputError if the module has no finding, if it cannot be converted to a protobuf and to text, or if it does
-        not show the finding without the other files of the dump.
+        Raises InputError if the module has no finding, or does not show it without the other files of the dump. Also
+        raises it if the module cannot be converted to a protobuf and to text.
         """
         modules = self._load()
         self._before = measure(modules)
         original = self._inspect(self.files)
         if original is None:
-            raise InputError(f"`{self.files.id}` has no finding: there is nothing to keep")
+            raise InputError(f"`{self.files.id}` has no finding, so there is nothing to reduce")
         self._symptom = choose_finding(original.findings, original.outputs, name=self.files.id, rule=self.rule)
         self._read_steps()
         if not self._ask(modules):
@@ -179,9 +179,9 @@ class DumpReducer:
             if not proto.hlo_module.computations:
                 proto = HloProto(hlo_module=HloModuleProto.FromString(data))
         except Exception as fault:
-            raise ArtifactError(f"`{path.name}` is no HloProto") from fault
+            raise ArtifactError(f"expected an HloProto, but `{path.name}` has other contents") from fault
         if not proto.hlo_module.computations:
-            raise ArtifactError(f"`{path.name}` holds no module")
+            raise ArtifactError(f"the HloProto in `{path.name}` has no module")
         return proto
 
     def _ask(self, modules: DumpedModules) -> bool:
@@ -203,8 +203,9 @@ class DumpReducer:
             return False
 
     def print_texts(self, modules: DumpedModules) -> tuple[str, ...]:
-        """Returns the text of each module, after checking that XLA's parser accepts it. Raises LigerdiagError if the parser
-        does not.
+        """Returns the text of each module.
+
+        Raises LigerdiagError if XLA's parser does not accept the text.
         """
         files = write_modules(modules, self.files, self.folder)
         texts: list[str] = []
@@ -224,7 +225,7 @@ class DumpReducer:
         self._answers |= read_answers(self.steps_file, described)
 
     def finish(self) -> ReducedDump | None:
-        """Returns the smallest modules found so far; None if there are none yet."""
+        """Returns the smallest modules that were found so far, or None if none were found."""
         if self._best is None or self._symptom is None or self._before is None:
             return None
         return ReducedDump(
@@ -240,8 +241,9 @@ class DumpReducer:
 
 
 def write_modules(modules: DumpedModules, files: ModuleFiles, folder: Path) -> ModuleFiles:
-    """Writes the modules as XLA would dump them, with XLA's file names, and returns the files. files: those of the original
-    dump.
+    """Writes the modules as XLA would dump them, with XLA's file names, and returns the files.
+
+    files: the files of the original dump.
     """
     folder.mkdir(parents=True, exist_ok=True)
     modules = forget_removed_places(modules)

@@ -23,15 +23,16 @@ from ligerdiag.reduce.reduced_program import (
 
 
 def keep_outputs(program: Program, kept: Collection[int]) -> Program:
-    """Returns the program that returns only the outputs with these numbers."""
+    """Returns the program with only the outputs that have these numbers."""
     numbers = sorted(kept)
     body = replace(program.body, results=tuple(program.body.results[number] for number in numbers))
     return prune(replace(program, body=body, outputs=tuple(program.outputs[number] for number in numbers)))
 
 
 def prune(program: Program) -> Program:
-    """Returns the program without the equations, loop states and arguments whose values are never read. Keeps kernel calls
-    and stores into Refs, because they have effects besides their results.
+    """Returns the program without the equations, loop states and arguments whose values are never read.
+
+    Keeps kernel calls and stores into Refs, because they have effects besides their results.
     """
     body = program.body
     while True:
@@ -131,8 +132,9 @@ def _inside(equation: Equation) -> Iterator[Equation]:
 
 
 def list_names(program: Program) -> tuple[str, ...]:
-    """Returns the names of all equations that can be removed, in program order. The name of an equation is that of its first
-    result.
+    """Returns the names of all equations that can be removed, in program order.
+
+    The name of an equation is that of its first result.
     """
     return tuple(one.label for one in iterate_equations(program.body) if one.label)
 
@@ -140,9 +142,9 @@ def list_names(program: Program) -> tuple[str, ...]:
 def remove_equations(program: Program, names: Collection[str], *, by_operand: bool = True) -> Program | None:
     """Returns the program without these equations.
 
-    A value of the same type replaces each result of a removed equation. It is an operand of the equation if `by_operand` is
-    true, and otherwise a new argument of the program. The body of a `shard_map` cannot read arguments of the program, so
-    zeros take their place there.
+    A value of the same type replaces each result of a removed equation. If `by_operand` is true, it is an operand of the
+    equation. Otherwise, it is a new argument of the program, or zeros in the body of a `shard_map`, which cannot read
+    arguments of the program.
     """
     values: dict[str, Operand] = {}
     added: list[Variable] = []
@@ -205,8 +207,10 @@ def _make_unique(name: str, taken: set[str]) -> str:
 
 
 def peel_output(program: Program, number: int) -> Iterator[Program]:
-    """Yields variants of the program in which output number `number` is replaced by an operand of the operation that
-    computes the output, one variant for each operand. The operand may have another type.
+    """Yields variants of the program that return an operand of the last operation instead of its result.
+
+    This operation is the one that computes output number `number`. There is one variant for each operand. The operand may
+    have another type than the output.
     """
     result = program.body.results[number]
     makers = [one for one in program.body.equations if any(each.name == result.text for each in one.results)]
@@ -220,14 +224,15 @@ def peel_output(program: Program, number: int) -> Iterator[Program]:
 
 
 def replace_by_argument(program: Program) -> Program:
-    """Returns the program in which new arguments replace the results of all operations that cannot be printed as Python."""
+    """Returns the program with a new argument for each result of an operation that cannot be printed as Python."""
     names = {one.label for one in iterate_equations(program.body) if one.kind is Kind.UNPRINTABLE}
     return (remove_equations(program, names, by_operand=False) or program) if names else program
 
 
 def merge_arguments(program: Program, kept: str, dropped: str) -> Program | None:
-    """Returns the program in which every read of the argument `dropped` reads the argument `kept`. Returns None if their
-    types or their partitions differ, or if one of them is donated.
+    """Returns the program in which every read of the argument `dropped` reads the argument `kept`.
+
+    None if their types or their partitions differ, or if one of them is donated.
     """
     parameters = {one.name: one for one in program.body.parameters}
     if not parameters[kept].type.is_like(parameters[dropped].type):
@@ -240,11 +245,10 @@ def merge_arguments(program: Program, kept: str, dropped: str) -> Program | None
 
 
 def run_once(program: Program, name: str) -> Program | None:
-    """Returns the program in which the body of a loop replaces the loop, or one branch replaces a conditional. Returns None
-    if that is not possible.
+    """Returns the program with a loop replaced by its body, or a conditional replaced by one of its branches.
 
-    name: the name of the loop or conditional. If the loop collects a result of every iteration, the array has as many parts
-    as before, and each of them is the result of the only iteration.
+    None if that is not possible. name: the name of the loop or conditional. If the loop collects a result of every
+    iteration, the array keeps its shape. Each part of it is then the result of the only iteration.
     """
 
     def insert(body: Body, number: int) -> Body | None:
@@ -277,9 +281,10 @@ def _change_at(body: Body, name: str, change: Callable[[Body, int], Body | None]
 
 
 def count_iterations(equation: Equation) -> int:
-    """Returns the number of iterations of a loop that `shorten_loop` can shorten. For a scan without scanned arrays, it is
-    the scan's length. For a `while`, it is the number with which the condition compares the counter. Returns 0 for any other
-    loop.
+    """Returns the number of iterations of a loop that `shorten_loop` can shorten, and 0 for any other loop.
+
+    For a scan without scanned arrays, it is the scan's length. For a `while`, it is the number with which the condition
+    compares the counter.
     """
     if equation.kind is Kind.SCAN:
         is_over_nothing = len(equation.operands) == len(equation.results) == equation.carried
@@ -296,8 +301,10 @@ def _is_bound(comparison: Equation, operand: Operand) -> bool:
 
 
 def shorten_loop(program: Program, name: str, iterations: int) -> Program | None:
-    """Returns the program in which a loop has only `iterations` iterations. Returns None if the loop has no more than that,
-    or an unknown number of them. `resize` shortens a scan over arrays, since its length is a size.
+    """Returns the program in which a loop has only `iterations` iterations.
+
+    None if the loop has no more than that, or an unknown number of them. A scan over arrays is shortened by `resize`,
+    since its length is a size.
     """
 
     def shorten(body: Body, number: int) -> Body | None:
@@ -360,8 +367,9 @@ def _open(equation: Equation) -> tuple[tuple[Equation, ...], dict[str, Operand]]
 
 
 def resize(program: Program, old: int, new: int) -> Program:
-    """Returns the program in which each number `old` in a shape or in an expression is replaced by `new`. The result may be
-    inconsistent; JAX then raises an error when it traces the program.
+    """Returns the program with each number `old` in a shape or in an expression replaced by `new`.
+
+    The result may be inconsistent; JAX then raises an error when it traces the program.
     """
     pattern = re.compile(rf"(?<![\w.=]){old}(?![\w.])|(?<=[A-Z]=){old}(?![\w.])")
     in_calls = re.compile(

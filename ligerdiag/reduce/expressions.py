@@ -79,10 +79,10 @@ _WIDE = frozenset(("float32", "float64", "int32", "uint32"))
 
 
 def write_expression(primitive: Any, params: Mapping[str, Any], inputs: list[Any], outputs: list[Any]) -> str:
-    """Returns the Python expression of an operation, with `{0}` for its first operand and `{1}` for its second; empty if no
-    expression is known.
+    """Returns the Python expression of an operation, such as `jnp.dot({0}, {1})` with `{0}` and `{1}` for its operands.
 
-    inputs, outputs: the abstract values of the operands and results, with `shape` and `dtype`.
+    Empty if no expression is known. inputs, outputs: the abstract values of the operands and results, with `shape` and
+    `dtype`.
     """
     name = str(primitive.name)
     if name in _OPERATORS:
@@ -116,7 +116,7 @@ def _write_axes(axes: Any, operand: Any) -> str:
 
 
 def write_value(value: Any) -> str | None:
-    """Returns a parameter of an operation as Python; None if it cannot be written."""
+    """Returns a parameter of an operation as Python source, or None if it has no such form."""
     kind = _name_type(value)
     match value:
         case enum.Enum():
@@ -162,7 +162,7 @@ def _call(function: str, parts: Mapping[str, str | None]) -> str | None:
 
 
 def write_number(value: float) -> str:
-    """Returns a floating-point number as Python; infinities and NaN as constants of `jnp`."""
+    """Returns a floating-point number as Python source. Infinities and NaN become constants of `jnp`."""
     if np.isnan(value):
         return "jnp.nan"
     if np.isinf(value):
@@ -219,7 +219,7 @@ def _write_broadcast(params: Mapping[str, Any], inputs: list[Any], outputs: list
 
 
 def write_value_dtype(dtype: Any) -> str:
-    """Returns a dtype as Python, such as `jnp.float32`."""
+    """Returns a dtype as Python source, such as `jnp.float32`."""
     return "jnp.bool_" if str(dtype) == "bool" else f"jnp.{dtype}"
 
 
@@ -315,7 +315,7 @@ def _write_constraint(params: Mapping[str, Any], inputs: list[Any], outputs: lis
 
 
 def write_spec(spec: Any) -> str:
-    """Returns a `PartitionSpec` as Python, such as `P("x")`; empty if it cannot be written."""
+    """Returns a `PartitionSpec` as Python source, such as `P("x")`. Empty if it has no such form."""
     if spec is None:
         return ""
     parts = [write_value(part) for part in tuple(spec)]

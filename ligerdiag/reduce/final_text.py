@@ -1,5 +1,7 @@
-"""Prints a reduced program as a Python file that does not need ligerdiag. The file runs the program, and compares the result
-with that of the same operations run one by one, in program order.
+"""Prints a reduced program as a Python file that does not need ligerdiag.
+
+The file runs the program compiled by XLA, and compares the result with that of the same operations run one by one, in
+program order.
 """
 
 import textwrap
@@ -17,7 +19,7 @@ _TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReductionOrigin:
-    """The origin of a reduced program, which the first lines of its file describe."""
+    """The case and the finding from which a reduced program comes. The first lines of its file describe them."""
 
     case: str
     target: str
@@ -31,7 +33,7 @@ class ReductionOrigin:
 
 
 def print_file(program: Program, origin: ReductionOrigin) -> str:
-    """Returns the text of the Python file."""
+    """Returns the text of a Python file that runs the program and compares its results."""
     is_sharded = bool(program.mesh)
     extra = ["import jax.numpy as jnp", "import numpy as np"]
     extra += (

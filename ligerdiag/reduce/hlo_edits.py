@@ -21,7 +21,10 @@ _RUNS_OTHERS = having(Trait.CONTROL_FLOW) | {"custom-call"} | _FIXED
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedModules:
-    """The modules of one compilation. They are never changed in place."""
+    """The modules of one compile: the schedule and, if the dump has it, the module before optimizations.
+
+    They are never changed in place.
+    """
 
     optimized: HloProto
     """The schedule, with the buffer assignment if the dump has it."""
@@ -33,7 +36,7 @@ class DumpedModules:
         return (self.optimized,) if self.program is None else (self.optimized, self.program)
 
     def copy(self) -> "DumpedModules":
-        """Returns a copy of the modules, which an edit may change."""
+        """Returns a copy of the modules. An edit may change the copy."""
         return DumpedModules(
             optimized=_copy(self.optimized), program=None if self.program is None else _copy(self.program)
         )
@@ -47,7 +50,7 @@ def _copy(proto: HloProto) -> HloProto:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class ModuleSize:
-    """Figures that say how large the modules are, such as the number of instructions."""
+    """The size of the modules: the number of their instructions, and other figures."""
 
     instructions: int
     """Number of instructions in the schedule's entry computation."""
@@ -63,7 +66,7 @@ class ModuleSize:
 
 
 def measure(modules: DumpedModules) -> ModuleSize:
-    """Returns the size of the modules."""
+    """Returns the size of the modules, such as the number of their instructions."""
     module = modules.optimized.hlo_module
     return ModuleSize(
         instructions=len(find_entry(module).instructions),
@@ -86,14 +89,14 @@ def _find_root(module: HloModuleProto) -> HloInstructionProto:
 
 
 def count_outputs(modules: DumpedModules) -> int:
-    """Returns the number of outputs that can be removed one by one; 1 if the module does not return a tuple."""
+    """Returns the number of outputs that can be removed one by one, or 1 if the module does not return a tuple."""
     roots = [_find_root(one.hlo_module) for one in modules.protos]
     counts = {len(one.operand_ids) if one.opcode == "tuple" else 1 for one in roots}
     return counts.pop() if len(counts) == 1 else 1
 
 
 def keep_outputs(modules: DumpedModules, kept: Collection[int]) -> DumpedModules | None:
-    """Returns the modules with only these outputs, and without the instructions that only the other outputs need."""
+    """Returns the modules with only these outputs, and with the instructions that they need."""
     new = modules.copy()
     numbers = sorted(kept)
     for proto in new.protos:
@@ -135,7 +138,7 @@ def _renumber_aliases(module: HloModuleProto, kept: Sequence[int]) -> None:
 
 
 def prune(modules: DumpedModules, *, drop: Callable[[HloInstructionProto], bool] | None = None) -> DumpedModules:
-    """Returns the modules without the instructions whose results are not used, and without computations that are not called.
+    """Returns the modules without unused instructions and without computations that are not called.
 
     drop: returns whether to remove a custom call whose results are unused. By default all custom calls stay, because they
     may write to memory.
@@ -232,15 +235,16 @@ def _drop_computations(proto: HloProto) -> None:
 
 
 def drop_unread_calls(modules: DumpedModules) -> Iterator[DumpedModules]:
-    """Yields smaller modules without custom calls whose results are never read: first without all such calls, then only
-    without those that are not kernels.
+    """Yields smaller modules, without custom calls whose results are never read.
+
+    The first lacks all such calls. The second lacks only those that are not kernels.
     """
     yield prune(modules, drop=lambda call: True)
     yield prune(modules, drop=lambda call: not has_trait(call.custom_call_target, _KERNELS))
 
 
 def drop_parameters(modules: DumpedModules) -> DumpedModules | None:
-    """Returns the modules without the parameters that no module reads, aliases or donates."""
+    """Returns the modules without the parameters that no instruction reads, and that are neither aliased nor donated."""
     unread = _list_unread(modules.optimized.hlo_module)
     if modules.program is not None:
         unread &= _list_unread(modules.program.hlo_module)
@@ -294,11 +298,11 @@ def _list_unread(module: HloModuleProto) -> set[int]:
 
 
 def list_removable(modules: DumpedModules) -> tuple[int, ...]:
-    """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule. Returns ()
-    if the dump has the program, too, because a schedule that alone is changed would contradict the program.
+    """Returns the ids of the instructions that `remove_instructions` can replace, in the order of the schedule.
 
-    The list does not contain instructions that are operands of kernels: if an argument of the module replaced such an
-    operand, the kernel would cause another hazard.
+    Operands of kernels are left out: if an argument of the module replaced such an operand, the kernel would cause
+    another hazard. Returns () if the dump has the program, too, because a change of the schedule alone would contradict
+    the program.
     """
     if modules.program is not None:
         return ()
@@ -317,8 +321,8 @@ def list_removable(modules: DumpedModules) -> tuple[int, ...]:
 def remove_instructions(modules: DumpedModules, ids: Collection[int], *, by_operand: bool) -> DumpedModules | None:
     """Returns the modules without these instructions of the schedule's entry computation.
 
-    by_operand: whether to replace each result by an operand of the same shape. Otherwise a new parameter replaces it, with
-    the name, the position in the schedule and the bytes of the instruction.
+    by_operand: whether an operand of the same shape replaces each result. Otherwise a new parameter replaces it, with the
+    name, the position in the schedule and the bytes of the instruction.
     """
     new = modules.copy()
     module = new.optimized.hlo_module

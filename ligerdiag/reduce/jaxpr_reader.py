@@ -55,7 +55,7 @@ _LARGEST_CONSTANT = 64
 
 @dataclass(slots=True)
 class JaxprReader:
-    """Reads one jaxpr; collects the definitions of its kernels."""
+    """Reads one jaxpr, and collects the definitions of its kernels."""
 
     copier: SourceCopier = field(default_factory=SourceCopier)
     pallas: PallasCalls = field(default_factory=PallasCalls)
@@ -72,7 +72,7 @@ class JaxprReader:
         return self.copier.imports
 
     def read(self, closed: Any, names: Sequence[str]) -> Body:
-        """Returns the body of the whole program. names: the names of its arguments."""
+        """Returns the jaxpr as the body of a program. names: the names of the program's arguments."""
         jaxpr = closed.jaxpr
         parameters = tuple(
             Variable(name=name, type=read_type(var.aval)) for name, var in zip(names, jaxpr.invars, strict=True)
@@ -303,7 +303,7 @@ def _find_kernel_name(primitive: str, params: Any) -> str:
 
 
 def read_type(aval: Any) -> ArrayType:
-    """Returns the shape and dtype of an abstract value; the dtype is empty for a value that is not an array."""
+    """Returns the shape and dtype of an abstract value. The dtype is empty for a value that is not an array."""
     shape = tuple(int(size) for size in getattr(aval, "shape", ()))
     return ArrayType(
         shape=shape,
@@ -314,8 +314,9 @@ def read_type(aval: Any) -> ArrayType:
 
 
 def write_constant(value: Any, kind: ArrayType) -> str:
-    """Returns a constant as Python: a number, or an array of `jnp`. For a large array, the expression has other numbers than
-    the constant.
+    """Returns a constant as Python source: a number, or an array of `jnp`.
+
+    For a large array, the source makes an array with other numbers than the constant.
     """
     array = np.asarray(value)
     if not array.shape:

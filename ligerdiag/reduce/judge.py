@@ -24,10 +24,10 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 
 def read_answers(path: Path, described: str) -> dict[str, bool]:
-    """Returns the answers in the file: from the key of a candidate to whether it shows the symptom. If the file is about
-    another search, empties it and returns {}.
+    """Returns the answers in the file, as a dict from the key of a candidate to whether it shows the symptom.
 
-    described: the line that identifies the search; it is the first line of the file.
+    If the file is about another search than this one, empties the file and returns {}. described: the line that
+    identifies this search; it is the first line of the file.
     """
     lines = path.read_text().splitlines() if path.is_file() else []
     if not lines or lines[0] != described:
@@ -51,8 +51,9 @@ def append_answer(path: Path, key: str, *, shows: bool) -> None:
 
 
 def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
-    """Returns whether this operand of a kernel call is the result of an operation of the program, rather than an argument or
-    a constant.
+    """Returns whether an operation of the program computes this operand of a kernel call.
+
+    Returns False if the operand is an argument or a constant.
     """
     if operand is None or operand >= len(call.operands) or call.operands[operand].is_literal:
         return False
@@ -61,7 +62,7 @@ def is_computed(program: Program, call: Equation, operand: int | None) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """Decides whether candidates (smaller programs) show the symptom that a reduction has to keep."""
+    """Decides whether candidates (smaller programs) show the symptom that the reduction must keep."""
 
     runner: TrialRunner
     case: CaseSpec
@@ -79,7 +80,10 @@ class Judge:
     _answers: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def read_steps(self) -> None:
-        """Reads the answers of an earlier run with the same symptom and the same version of ligerdiag."""
+        """Reads the answers of an earlier run of the same search.
+
+        Runs belong to one search if their symptom and their version of ligerdiag are equal.
+        """
         self._answers |= read_answers(self.steps, self._describe_search())
 
     def _describe_search(self) -> str:
@@ -93,8 +97,9 @@ class Judge:
         return json.dumps(search)
 
     def find_first(self, programs: Sequence[Program]) -> Program | None:
-        """Returns the first of the programs that shows the symptom, such as a finding; None if none does. Judges as many
-        programs at a time as there are workers.
+        """Returns the first of the programs that shows the symptom, such as a finding, or None if none does.
+
+        Judges as many programs at a time as there are workers.
         """
         jobs = self.runner.jobs
         for start in range(0, len(programs), jobs):
@@ -105,13 +110,14 @@ class Judge:
         return None
 
     def shows(self, program: Program) -> bool:
-        """Returns whether the program shows the symptom, such as a finding. Compiles the program anew, without looking up
-        the answers of earlier runs.
+        """Returns whether the program shows the symptom, such as a finding.
+
+        Compiles the program anew, even if an earlier run has an answer.
         """
         return self._is_possible(program) and self._ask([program])[0]
 
     def judge(self, programs: Sequence[Program]) -> list[bool]:
-        """Returns whether each of the programs shows the symptom, such as a finding."""
+        """Returns, for each of the programs, whether it shows the symptom, such as a finding."""
         keys = [self._compute_key(program) for program in programs]
         new = {key: program for key, program in zip(keys, programs, strict=True) if key not in self._answers and key}
         impossible = [key for key, program in new.items() if not self._is_possible(program)]
@@ -155,7 +161,7 @@ class Judge:
         return answers
 
     def compile(self, programs: Sequence[Program]) -> list[tuple[Outcome, ...]]:
-        """Compiles each program once with each toolchain, and returns the outcomes."""
+        """Compiles each program once with each toolchain, and returns the outcomes for each program."""
         cases = [self.make_case(program) for program in programs]
         trials = [
             Trial(case=case, target=self.target, toolchain=toolchain) for case in cases for toolchain in self.toolchains

@@ -1,8 +1,7 @@
-"""Copies the source of kernels, together with the constants and functions that they use, also those in other modules of the
-user's project. Runs in a worker.
+"""Copies the source of kernels, and of the constants and functions that they use. Runs in a worker.
 
-A copied definition keeps its name. If another definition has that name already, a number is appended, and the uses are
-changed accordingly.
+The constants and functions may be in other modules of the user's project. A copied definition keeps its name. If another
+definition has that name already, a number is appended, and the uses are changed accordingly.
 """
 
 import ast
@@ -28,8 +27,9 @@ uses.
 
 
 class UnwritableError(Exception):
-    """Raised if a call or a value cannot be written as Python. The message is the end of a sentence that begins with the
-    name of the call or value, such as "has no source file".
+    """Raised if a call or a value cannot be written as Python.
+
+    The message is the end of a sentence that begins with the name of the call or value, such as "has no source file".
     """
 
 
@@ -83,9 +83,10 @@ class SourceCopier:
         return name
 
     def write_function(self, function: Any) -> str:
-        """Returns a Python expression for a function: the name of its copy, a `lambda` in which the numbers that the
-        function uses are written out, or a `partial`.
+        """Returns a Python expression for a function.
 
+        It is the name of the function's copy, a `lambda` with the numbers that the function uses written out, or a
+        `partial`.
         Raises UnwritableError as `copy` does, and for an argument of a `partial` without a Python form.
         """
         if isinstance(function, partial):
@@ -184,10 +185,10 @@ class SourceCopier:
         return chosen
 
     def write_parameter(self, value: Any) -> str:
-        """Returns the Python expression for a constant of a kernel: a number, a dtype of Triton or JAX, or the name of a
-        function. Adds the function's source text to the output.
+        """Returns the Python expression for a constant of a kernel.
 
-        Raises UnwritableError for another value.
+        The constant is a number, a dtype of Triton or JAX, or a function. The source of a function is added to the
+        output, and the expression is its name. Raises UnwritableError for any other value.
         """
         text = write_value(value)
         if text is not None:
@@ -221,7 +222,7 @@ class SourceCopier:
 
 
 def unwrap(kernel: Any) -> Any:
-    """Returns the Python function inside Triton's decorators."""
+    """Returns the Python function that Triton's decorators wrap."""
     while not inspect.isfunction(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     return kernel

@@ -1,6 +1,4 @@
-"""Records how a program calls Pallas while JAX traces the program, and writes the recorded calls as Python. Runs in a
-worker.
-"""
+"""Records how a program calls Pallas while JAX traces it, and writes the recorded calls as Python. Runs in a worker."""
 
 import enum
 import importlib
@@ -31,7 +29,7 @@ _BY_PLACE = {"BlockSpec": ("block_shape", "index_map")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PallasCall:
-    """One call of Pallas by the program."""
+    """One call of Pallas that the program made while it was traced."""
 
     entry: str
     """The function that was called, such as `pl.pallas_call`."""
@@ -47,7 +45,7 @@ class PallasCall:
 
     @property
     def is_flat(self) -> bool:
-        """Returns whether the kernel gets its Refs as single arguments rather than in tuples or dicts."""
+        """Returns whether the kernel gets each Ref as an argument of its own, and none in a tuple or dict."""
         operands = self.tree.unflatten(range(self.tree.num_leaves))
         results: Any = self.out_tree.unflatten(range(self.out_tree.num_leaves))
         given: list[Any] = [*operands, *(results if isinstance(results, tuple | list) else [results])]
@@ -56,15 +54,16 @@ class PallasCall:
 
 @dataclass(slots=True)
 class PallasCalls:
-    """The calls of Pallas that were made during one trace."""
+    """All calls of Pallas that a program made while it was traced."""
 
     calls: dict[str, PallasCall] = field(default_factory=dict[str, PallasCall])
     """Maps the name of the traced function that represents a call of Pallas to the record of this call."""
 
     @contextmanager
     def record(self) -> Generator[None]:
-        """Records the calls that are made inside the `with` block. The program's modules must be imported
-        inside it as well.
+        """Records the calls that are made inside the `with` block.
+
+        The modules of the program must be imported inside the block as well.
         """
         with ExitStack() as stack:
             for alias, name in _ENTRIES:
@@ -118,8 +117,9 @@ class PallasCalls:
         return call
 
     def find(self, eqn: Any) -> PallasCall | None:
-        """Returns the recorded call that an operation of the jaxpr belongs to; None if it is another operation, or if JAX
-        transformed the call, for example by `jax.vmap`.
+        """Returns the recorded call from which an operation of the jaxpr comes.
+
+        None if the operation is no call of Pallas, or if JAX transformed the call, for example by `jax.vmap`.
         """
         found = self.calls.get(str(eqn.params.get("name", "")))
         if found is None or tuple(_describe(var.aval) for var in eqn.invars) != found.types:
@@ -143,11 +143,10 @@ def _list_keywords(bound: inspect.BoundArguments, first: str) -> Mapping[str, An
 def write_pallas_call(
     call: PallasCall, copier: SourceCopier, print_kernel: Callable[[], str | None]
 ) -> tuple[str, bool]:
-    """Returns (the call as Python with `{0}`, `{1}` for its operands, whether its value is a tuple or list). Copies the
-    kernel's source.
+    """Returns the call as Python source, with `{0}`, `{1}` for its operands, and whether it returns a tuple or list.
 
-    print_kernel: prints a kernel that cannot be copied, and returns its name; None if that is impossible. Raises
-    UnwritableError for an argument without a Python form.
+    The source of the kernel is copied. print_kernel: prints a kernel that cannot be copied, and returns its name; None if
+    that is impossible. Raises UnwritableError for an argument without a Python form.
     """
     writer = _Writer(copier=copier)
     try:
@@ -194,12 +193,12 @@ class _Writer:
     copier: SourceCopier
 
     def use(self, alias: str) -> None:
-        """Imports one of Pallas's modules."""
+        """Adds an import of the Pallas module that is known by this alias."""
         package, _, last = _MODULES[alias].rpartition(".")
         self.copier.imports.append(f"from {package} import {last} as {alias}")
 
     def write(self, value: Any) -> str:
-        """Returns an argument as Python. Raises UnwritableError if it has no form."""
+        """Returns the Python source of an argument. Raises UnwritableError if the argument has no such form."""
         kind = cast("type[Any]", type(value))
         if isinstance(value, enum.Enum):
             return f"{self._find_class(kind)}.{value.name}"

@@ -46,12 +46,12 @@ class _Printer:
     bodies: int = 0
 
     def print_body(self, body: Body, indent: str) -> Iterator[str]:
-        """Yields the lines of the equations."""
+        """Yields the printed lines of the equations, each with this indentation."""
         for equation in body.equations:
             yield from self._print_equation(equation, indent)
 
     def write(self, operand: Operand, *, is_typed: bool = True) -> str:
-        """Returns an operand as Python. is_typed: whether a number must have the operand's own dtype."""
+        """Returns an operand as Python source. is_typed: whether a number must have the operand's own dtype."""
         if not operand.is_literal:
             return self.inlined.get(operand.text) or self.name(operand.text)
         if operand.type.shape or not is_typed or operand.text.startswith("jnp.array") or not operand.type.dtype:
@@ -59,7 +59,7 @@ class _Printer:
         return f"jnp.{'bool_' if operand.type.dtype == 'bool' else operand.type.dtype}({operand.text})"
 
     def name(self, name: str) -> str:
-        """Returns the printed name of a variable; values that are computed get numbers in order."""
+        """Returns the printed name of a variable. Values that are computed get numbers in order."""
         if name not in self.names:
             is_numbered = name[0] == "t" and name[1:].isdigit()
             self.names[name] = f"t{sum(one[0] == 't' for one in self.names)}" if is_numbered else name
@@ -206,12 +206,12 @@ def _split(text: str) -> Iterator[str]:
 
 
 def count_uses(body: Body) -> Counter[str]:
-    """Returns how often each name is read in the body and the bodies inside of it."""
+    """Returns how often each name is read in the body and in the bodies inside of it."""
     return Counter(one.text for one in iterate_operands(body) if not one.is_literal)
 
 
 def print_function(program: Program) -> tuple[str, ...]:
-    """Returns the lines of the function with the program's operations, which JAX traces."""
+    """Returns the printed lines of the function that JAX traces, which has all operations of the program."""
     printer = _Printer(uses=count_uses(program.body))
     names = [printer.name(one.name) for one in program.body.parameters]
     lines = [f"def {program.name}({', '.join(names)}):"]
@@ -222,7 +222,10 @@ def print_function(program: Program) -> tuple[str, ...]:
 
 
 def print_head(program: Program, extra: Sequence[str] = ()) -> str:
-    """Returns the source text of the program's imports and kernels. extra: more import statements."""
+    """Returns the text of the file's first part: the imports of the program, and its kernels.
+
+    extra: additional import statements.
+    """
     needed = list_needed(program)
     function = "\n".join(print_function(program))
     imports = {"import jax"}

@@ -28,7 +28,7 @@ type OnStep = Callable[[Program, str, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduced:
-    """The result of a reduction."""
+    """A reduced program, with its symptom and its size before and after the reduction."""
 
     case_id: str
     symptom: Symptom
@@ -71,10 +71,10 @@ class CaseReducer:
     _started: float = 0.0
 
     def run(self) -> None:
-        """Searches for the smallest program. After an interrupt, `finish` returns the smallest one found so far.
+        """Searches for the smallest program. After an interrupt, `finish` returns the smallest one that was found.
 
-        Raises InputError if the case has no finding or other symptom, or if the program printed from its trace does not show
-        the symptom.
+        Raises InputError if the case has no symptom, such as a finding, or if the program printed from its trace does not
+        show it.
         """
         self._started = perf_counter()
         trials = [Trial(case=self.case, target=self.target, toolchain=name) for name in self.toolchains]
@@ -133,7 +133,7 @@ class CaseReducer:
     def _refuse(self, original: Program) -> NoReturn:
         assert self._judge is not None
         raise InputError(
-            f"the program as printed from the trace of `{self.case.id}` does not show the symptom"
+            f"the program printed from the trace of `{self.case.id}` does not show the symptom"
             f" ({self._judge.symptom.describe()}), so it cannot be reduced{_name_missing(original)}"
         )
 
@@ -152,8 +152,9 @@ class CaseReducer:
         self.report(program, step, 0 if self._judge is None else self._judge.asked)
 
     def finish(self, *, is_brief: bool = False) -> Reduced | None:
-        """Returns the smallest program found so far; None if there is none yet. is_brief: whether to leave out the slow
-        parts of the result: the numbers of a replay, and the HLO.
+        """Returns the smallest program that was found so far, or None if none was found.
+
+        is_brief: whether to leave out the slow parts of the result, which are the numbers of a replay and the HLO.
         """
         if self._reduction is None or self._judge is None or self._before is None:
             return None

@@ -15,7 +15,7 @@ from ligerdiag.model.case import Draw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayType:
-    """Shape and dtype of a value."""
+    """The shape and the dtype of a value."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -30,7 +30,7 @@ class ArrayType:
         return prod(self.shape)
 
     def is_like(self, other: "ArrayType") -> bool:
-        """Returns whether a value of this type can replace a value of the other type."""
+        """Returns whether a value of this type can replace a value of the type `other`."""
         return (self.shape, self.dtype, self.is_ref) == (other.shape, other.dtype, other.is_ref)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Operand:
 
 
 class Kind(StrEnum):
-    """The kind of an equation, which decides how it is printed and edited."""
+    """The kind of an equation. It decides how the equation is printed and edited."""
 
     PLAIN = "plain"
     """An expression of its operands, `Equation.text`."""
@@ -85,7 +85,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equation:
-    """One operation of the program."""
+    """An equation of the program: one operation with its operands and results."""
 
     kind: Kind = Kind.PLAIN
     primitive: str
@@ -118,13 +118,17 @@ class Equation:
 
     @property
     def label(self) -> str:
-        """Returns a name that identifies the equation: the name of its first result, or `mark` if it has no results."""
+        """Returns a name that identifies the equation.
+
+        It is the name of the first result, or the field `mark` if the equation has no results.
+        """
         return self.results[0].name if self.results else self.mark
 
     @property
     def stays(self) -> bool:
-        """Returns whether the equation has to stay even if nothing reads its results: it is a kernel call or a store into a
-        Ref.
+        """Returns whether the equation must stay in the program even if nothing reads its results.
+
+        This is so for a kernel call and for a store into a Ref.
         """
         return self.kind in (Kind.KERNEL, Kind.STORE)
 
@@ -140,7 +144,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedArgument:
-    """The properties of one parameter of the program, apart from its name and type: values, partition and donation."""
+    """The values, the partition and the donation of one argument of the program."""
 
     values: Draw = field(default_factory=Draw)
     partition: str = ""
@@ -151,7 +155,7 @@ class ReducedArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A function with its arguments, its mesh and the definitions that its text needs."""
+    """A whole program: a function with its arguments, its mesh, and the definitions that the function uses."""
 
     name: str
     body: Body
@@ -195,7 +199,7 @@ def iterate_operands(body: Body) -> Iterator[Operand]:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Size:
-    """The size of a program; each step of a reduction makes it smaller or keeps it."""
+    """The size of a program. No step of a reduction makes it larger."""
 
     equations: int
     arguments: int
@@ -221,8 +225,9 @@ def compute_size(program: Program) -> Size:
 
 
 def substitute(body: Body, values: Mapping[str, Operand]) -> Body:
-    """Returns the body in which operands replace names: wherever the body reads a name that is a key of `values`, it reads
-    the operand given there instead.
+    """Returns the body with operands in place of names.
+
+    Each read of a name that is a key of `values` becomes a read of the operand that `values` has for it.
     """
 
     def read(operand: Operand) -> Operand:

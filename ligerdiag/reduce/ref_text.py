@@ -9,7 +9,7 @@ OPERATIONS = frozenset(("new_ref", "freeze", "get", "swap", "addupdate"))
 
 
 def write_ref_operation(name: str, params: Mapping[str, Any], places: Sequence[str], *, is_read: bool) -> str:
-    """Returns the Python text of an operation on a Ref: an expression or statement in which `{0}` is the Ref.
+    """Returns the Python text of an operation on a Ref: an expression or statement with `{0}` in place of the Ref.
 
     places: the text of each operand, either a placeholder such as `{1}` or a number; an index counts as an operand.
     is_read: whether the program reads the result.

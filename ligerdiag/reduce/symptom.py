@@ -30,7 +30,7 @@ class SymptomKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """The property that the program has to keep in every step of a reduction."""
+    """The property of the program that every step of a reduction keeps, such as a finding."""
 
     kind: SymptomKind
     rule: str = ""
@@ -57,9 +57,7 @@ class Symptom:
 
     @property
     def is_lucky(self) -> bool:
-        """Returns whether the symptom is a read that this schedule puts on the right side of the write by luck, so that no
-        output has a wrong number.
-        """
+        """Returns whether the symptom is only a read that is right by luck: no output has a wrong number."""
         return bool(self.rule) and get_rule(self.rule).kind is RuleKind.LUCKY_READ
 
     def describe(self) -> str:
@@ -79,8 +77,10 @@ class Symptom:
 
 
 def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) -> bool:
-    """Returns whether a program shows the symptom. outcomes: its compiles, one for each toolchain. replay: the replay of the
-    first compile; None if the symptom does not need numbers.
+    """Returns whether a program shows the symptom.
+
+    outcomes: the compiles of the program, one for each toolchain. replay: the replay of the first compile; None if the
+    symptom does not need numbers.
     """
     first = outcomes[0]
     match symptom.kind:
@@ -98,8 +98,9 @@ def shows(symptom: Symptom, outcomes: Sequence[Outcome], replay: Replay | None) 
 
 
 def has_finding(symptom: Symptom, findings: Sequence[Finding]) -> bool:
-    """Returns whether the findings include the finding of the symptom, and none is an error of a rule that reported no error
-    about the original program.
+    """Returns whether the findings include the finding of the symptom and no new kind of error.
+
+    An error is of a new kind if its rule reported no error about the original program.
     """
     return set(_list_errors(findings)) <= set(symptom.errors) and any(_matches(symptom, one) for one in findings)
 
@@ -123,8 +124,9 @@ def _has_wrong_numbers(finding: Finding, outcome: Outcome, replay: Replay | None
 
 
 def list_differences(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    """Returns the pairs of verdicts on one output that differ between two compiles of a program, those with a wrong verdict
-    first.
+    """Returns the pairs of verdicts on one output that differ between two compiles of a program.
+
+    Pairs with a wrong verdict come first.
     """
     if len(outcomes) < 2 or any(one.error for one in outcomes):
         return []
@@ -143,8 +145,10 @@ def _strip(error: str) -> str:
 def choose_symptom(
     outcomes: Sequence[Outcome], replay: Replay | None, *, rule: str = "", needs_numbers: bool = False
 ) -> Symptom:
-    """Returns the symptom of the user's program: an error, a difference between two toolchains, a disagreement, or else the
-    most severe finding. rule: the id or name of the rule whose finding to keep; empty for the most severe finding.
+    """Returns the symptom of the user's program that a reduction has to keep.
+
+    It is an error, a difference between two toolchains, a disagreement, or else the most severe finding. rule: the id or
+    name of the rule whose finding to keep; empty for the most severe finding.
 
     Raises InputError if the program has none of these.
     """
@@ -157,7 +161,7 @@ def choose_symptom(
         differences = list_differences(outcomes)
         if not differences:
             raise InputError(
-                f"the two toolchains give `{first.trial.case.id}` the same verdicts: there is nothing to keep"
+                f"the two toolchains give `{first.trial.case.id}` the same verdicts, so there is nothing to reduce"
             )
         return Symptom(kind=SymptomKind.TOOLCHAINS, verdicts=differences[0])
     if not rule and replay is not None and has_disagreement(first, replay):
@@ -175,17 +179,16 @@ def choose_finding(
     rule: str = "",
     needs_numbers: bool = False,
 ) -> Symptom:
-    """Returns the most severe finding as a symptom. If `rule` is given, only findings of this rule count. name: the name of
-    the case or module.
+    """Returns the most severe finding as a symptom; with `rule`, the most severe one of this rule.
 
-    needs_numbers: as in `Symptom`. Raises InputError if there is no finding, or if the finding has to have wrong numbers and
-    is about outputs that are right by luck.
+    name: the name of the case or module. needs_numbers: as in `Symptom`. Raises InputError if there is no finding. With
+    `needs_numbers`, also raises InputError if the finding is about outputs that are right by luck.
     """
     wanted = get_rule(rule).id if rule else ""
     chosen = [one for one in findings if not wanted or one.rule == wanted]
     if not chosen:
         named = f" of {wanted}" if wanted else ""
-        raise InputError(f"`{name}` has no finding{named}: there is nothing to keep")
+        raise InputError(f"`{name}` has no finding{named}, so there is nothing to reduce")
     ranked = sorted(chosen, key=lambda one: (-one.severity.weight, one.rule))
     found = next((one for one in ranked if one.severity is ranked[0].severity and _is_wrong(one, outputs)), ranked[0])
     symptom = Symptom(
@@ -200,7 +203,7 @@ def choose_finding(
     )
     if needs_numbers and symptom.is_lucky:
         raise InputError(
-            f"`--numbers` needs a wrong number, and {found.rule} is about outputs that are right by luck in this schedule:"
+            f"`--numbers` needs a wrong number, but {found.rule} is about outputs that are right by luck in this schedule:"
             " leave it out"
         )
     return symptom

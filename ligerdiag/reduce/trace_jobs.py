@@ -24,13 +24,13 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceAnswer:
-    """The program that the worker traced."""
+    """The program that the worker traced, as a list of equations."""
 
     program: Program
 
 
 def make_trace_job(case: CaseSpec, target: Target, sizes: tuple[tuple[int, int], ...] = ()) -> Job[TraceAnswer]:
-    """Returns the job that asks a worker to trace a case. sizes: as in `TraceRequest`."""
+    """Returns a job in which a worker traces a case. sizes: as in `TraceRequest`."""
     request = TraceRequest(
         source=case.source,
         case_id=case.id,
@@ -57,13 +57,14 @@ class HloTextAnswer:
 
 
 def make_hlo_text_job(path: str, source: Source) -> Job[HloTextAnswer]:
-    """Returns the job that asks a worker for the text of a module. source: the file, module or live function whose jobs the
-    worker takes.
+    """Returns a job in which a worker prints a module as text.
+
+    source: the file, module or live function that the worker serves.
     """
     return make_job(HloTextRequest(path=path), HloTextAnswer, source, f"the text of `{path}`")
 
 
 def parse_reduce_request(job: Json) -> TraceRequest | HloTextRequest:
-    """Returns the request that the worker reads from a job's JSON."""
+    """Returns the request in the JSON of a job, which the worker reads."""
     kind = HloTextRequest if read_str(job, "job") == HloTextRequest.__name__ else TraceRequest
     return read_record(kind, job, "request")

@@ -18,8 +18,9 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's (see `compile.cases.loader`), and returns the function that
-    answers requests.
+    """Imports jax and triton, before any file of the user, and returns the function that answers requests.
+
+    `compile.cases.loader` says why the order of the imports matters.
     """
     from ligerdiag.compile.cases.plugin import prepare_plugin
 

@@ -39,9 +39,10 @@ _USUAL_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "debug": False
 
 
 def write_triton_call(params: Mapping[str, Any], operands: int, copier: SourceCopier) -> str:
-    """Returns the call with `{0}`, `{1}` for its operands, and copies the kernel. operands: the number of array operands.
+    """Returns the call as Python source, with `{0}`, `{1}` for its operands, and copies the source of the kernel.
 
-    Raises UnwritableError if the kernel or a parameter of the call cannot be written.
+    operands: the number of array operands. Raises UnwritableError if the kernel or a parameter of the call cannot be
+    written.
     """
     copier.imports.append("import jax_triton as jt")
     kernel = copier.copy(params["fn"])
@@ -53,7 +54,7 @@ def write_triton_call(params: Mapping[str, Any], operands: int, copier: SourceCo
         constants = {name: value for name, value in params.items() if name not in _OF_CALL}
         arguments, options = _write_older_arguments(params, operands), {}
     else:
-        raise UnwritableError("is called by a jax-triton that is neither of 0.2, 0.3 nor 0.4")
+        raise UnwritableError("is called by a jax-triton other than 0.2, 0.3 and 0.4")
     words: dict[str, str] = {"kernel": kernel}
     words["out_type" if is_new else "out_shape"] = _write_outputs(params["out_shapes"])
     words["grid"] = _write_grid(params, constants)

@@ -102,10 +102,11 @@ def compute_agreement(
 ) -> Agreement:
     """Returns how an attribution compares with a verdict, by the table at the top of this module.
 
-    can_tell: whether right numbers prove that the output is right. They do if the intended and the stale numbers differ
-    by more than rounding, and if the run on the drawn arguments executes the read that makes the stale numbers stale.
-    in_program_order: whether the numbers equal those of running the program in the order in which it is written; if
-    they do, a lossy output differs only from the case's reference.
+    can_tell: whether right numbers prove that the output is right. They do under two conditions. The intended and the
+    stale numbers differ by more than rounding. And the run on the drawn arguments executes the read that makes the stale
+    numbers stale.
+    in_program_order: whether the numbers equal those of a run in program order (the order in which the program is
+    written). If they do, a lossy output differs only from the case's reference.
     """
     match verdict:
         case Verdict.UNKNOWN:
@@ -127,11 +128,10 @@ def compute_agreement(
 def compute_replay_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns, for each output name, how the replayed numbers compare with the verdict; empty if no replay has
-    finished.
+    """Returns, for each output name, how the replayed numbers compare with the verdict.
 
-    An output whose numbers contradict its verdict gets SILENT (the numbers say nothing about the verdict) instead of
-    DISAGREES if a finding explains the contradiction.
+    The result is empty if no replay has finished. If the numbers contradict the verdict and a finding explains why, the
+    output gets SILENT (the numbers say nothing about the verdict) instead of DISAGREES.
     """
     return _explain_agreements(outputs, replay, findings)
 
@@ -139,8 +139,10 @@ def compute_replay_agreements(
 def compute_opaque_agreements(
     outputs: Mapping[str, Verdict], replay: Replay | None, findings: Sequence[Finding] = ()
 ) -> dict[str, Agreement]:
-    """Returns the same as `compute_replay_agreements` for the replay with opaque functions, stand-ins for the custom calls;
-    empty if no such replay has finished.
+    """Returns, for each output name, how the numbers of a replay with opaque functions compare with the verdict.
+
+    Such a replay computes each custom call by a stand-in function. The result is empty if no such replay has finished.
+    Contradictions that a finding explains get SILENT, as in `compute_replay_agreements`.
     """
     opaque = None if replay is None else replay.opaque
     return _explain_agreements(outputs, opaque, findings)
@@ -222,13 +224,12 @@ def find_partly_missed(
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | None) -> frozenset[str]:
-    """Returns the names of the outputs whose replayed numbers may be right although the schedule makes the outputs
-    wrong.
+    """Returns the names of wrong outputs that the replayed numbers cannot prove wrong.
 
     There are three kinds. For the first kind, each finding about the output names an instruction that the replayed
-    numbers do not test (`Replay.unreached`): the drawn arguments do not enter its branch or loop, or it only computes a
-    maximum that a softmax subtracts again. Outputs of the second kind are wrong only because of a wrong decision, such
-    as a predicate. Outputs of the third kind depend on bytes in which XLA keeps two values.
+    numbers do not test (`Replay.unreached`). The drawn arguments do not enter its branch or loop, or it only computes a
+    maximum that a softmax subtracts again. Outputs of the second kind are wrong only because of a wrong decision, such as
+    a predicate. Outputs of the third kind depend on bytes in which XLA keeps two values.
     """
     decided = frozenset(name for finding in findings for name in finding.decided) | _find_shared(findings)
     if replay is None or not replay.unreached:
@@ -243,7 +244,7 @@ def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | 
 
 
 def raise_shown(findings: Sequence[Finding], replay: Replay | None) -> tuple[Finding, ...]:
-    """Returns the findings with their severities: each warning that the replay confirms has become an error.
+    """Returns the findings, with each warning that the replay confirms turned into an error.
 
     A finding about a wrong read is a warning if the value that is read only decides something, such as a predicate. It
     becomes an error if an output that depends on the decision has wrong numbers in the replay.
@@ -270,10 +271,10 @@ def _find_shared(findings: Sequence[Finding]) -> frozenset[str]:
 
 
 def find_unsteady(findings: Sequence[Finding], device: DeviceRun) -> frozenset[str]:
-    """Returns the names of the outputs for which a device may compute more than one value.
+    """Returns the names of the outputs for which two runs on a device may compute different values.
 
-    These are the outputs that race and the outputs that the program leaves undefined. If the launcher of a kernel runs
-    the kernel on trial, on bytes that the launcher does not restore, these are all outputs.
+    These are the outputs that depend on a race, and the outputs that the program leaves undefined. All outputs are
+    returned if a kernel's launcher runs the kernel on trial and does not restore the bytes afterwards.
     """
     if any(finding.rule in _TRIED_IN_PLACE for finding in findings):
         return frozenset(device.outputs)
@@ -294,8 +295,9 @@ def is_undecidable(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) 
 
 
 def find_mixed(findings: Sequence[Finding]) -> frozenset[str]:
-    """Returns the names of the outputs that, according to the findings, miss or wrongly see some hidden writes and treat
-    other hidden writes as intended.
+    """Returns the names of the outputs that treat some hidden writes wrongly and others as intended.
+
+    A write is treated wrongly if, according to a finding, the output misses it, or sees it and should not.
     """
     written = {(finding.instructions[:1], finding.operand) for finding in findings if finding.rule in _HIDDEN_WRITES}
     missed: dict[str, set[tuple[tuple[str, ...], int | None]]] = {}
@@ -310,9 +312,10 @@ def compute_device_agreements(
     device: DeviceRun | None, unsteady: frozenset[str] = frozenset(), unreached: frozenset[str] = frozenset()
 ) -> dict[str, Agreement]:
     """Returns, for each output name, how the device's numbers compare with the verdict on the artifact that the device
-    ran; empty if nothing ran on a device.
+    ran.
 
-    unsteady: outputs that `find_unsteady` returns. unreached: outputs that `find_unreached` returns.
+    The result is empty if nothing ran on a device. unsteady: outputs that `find_unsteady` returns.
+    unreached: outputs that `find_unreached` returns.
     """
     if device is None:
         return {}
@@ -350,8 +353,9 @@ def _find_other_than_reference(device: DeviceRun) -> frozenset[str]:
 
 
 def explain_unknown_order(device: DeviceRun | None) -> tuple[str, ...]:
-    """Returns one line about the outputs whose verdict is right although their values on the device differ from the
-    reference. Only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
+    """Returns a line about outputs with a right verdict whose values on the device differ from the reference.
+
+    Only a replay could tell whether the schedule or the program is wrong. Empty if there are no such outputs.
     """
     names = sorted(_find_other_than_reference(device)) if device is not None else []
     if device is None or not names:
@@ -370,10 +374,10 @@ def compute_disagreements(
     device: DeviceRun | None,
     failed: Iterable[str] = (),
 ) -> tuple[Disagreement, ...]:
-    """Returns the contradictions about an output, between the verdict, the replay and the device run, that no finding
-    explains. Each contradiction lists its possible causes as evidence.
+    """Returns the contradictions between verdict, replay and device run that no finding explains.
 
-    failed: ids of the rules that raised an exception, so that the mistakes they look for remain possible causes.
+    Each is about one output, and lists its possible causes as evidence. failed: the ids of the rules that raised an
+    exception. The mistakes that these rules look for remain possible causes.
     """
     return tuple(
         [
@@ -387,8 +391,9 @@ def compute_disagreements(
 def list_explained(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None, device: DeviceRun | None
 ) -> tuple[tuple[Disagreement, tuple[str, ...]], ...]:
-    """Returns the contradictions about an output, between the verdict, the replay and the device run, that findings
-    explain. Each comes with the ids of the rules of these findings.
+    """Returns the contradictions between verdict, replay and device run that findings explain.
+
+    Each is about one output, and comes with the ids of the rules of these findings.
     """
     every = _list_differences(outputs, findings, replay, device, ())
     return tuple([(one, shown) for one, causes in every if (shown := find_shown(causes))])
@@ -438,8 +443,9 @@ def _find_differences(
 
 
 def find_order_changes(outputs: Mapping[str, Verdict], replay: Replay | None) -> Mapping[str, OrderChange]:
-    """Returns the fresh outputs whose value changes if the schedule runs in another legal order (one that its dependences
-    allow). Maps the name of each to its change.
+    """Returns the fresh outputs whose value changes if the instructions run in another legal order.
+
+    An order is legal if the dependences of the schedule allow it. Maps the name of each output to its change.
     """
     orders = replay.orders if replay is not None else None
     if orders is None:

@@ -47,7 +47,7 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class EntryKey:
-    """Case, target (the GPU that the case is compiled for) and toolchain: the key of an entry of a baseline."""
+    """The key of an entry of a baseline: a case, a target (the GPU that the case is compiled for) and a toolchain."""
 
     case: str
     target: str
@@ -66,7 +66,7 @@ class Baseline:
     entries: Mapping[EntryKey, ScheduleFacts] = field(default_factory=dict[EntryKey, ScheduleFacts])
 
     def join(self, newer: "Baseline") -> "Baseline":
-        """Returns a baseline with the entries of both. For a key that both have, it has the entry of `newer`."""
+        """Returns a baseline with the entries of both; `newer` wins if both have an entry for a key."""
         return Baseline(
             ligerdiag=newer.ligerdiag,
             toolchains={**self.toolchains, **newer.toolchains},
@@ -77,7 +77,7 @@ class Baseline:
 def load_baseline(path: Path) -> Baseline:
     """Returns the baseline in a file. Raises InputError if the file is missing, too large, or does not hold a baseline."""
     if path.exists() and not path.is_file():
-        raise InputError(f"expected a file with a baseline but `{path}` is no regular file: record one with --record")
+        raise InputError(f"the baseline `{path}` is no regular file: record one with --record")
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -107,7 +107,9 @@ def parse_baseline(text: str) -> Baseline:
             case=read_str(fields, "id"), target=read_str(fields, "target"), toolchain=read_str(fields, "toolchain")
         )
         if key in entries:
-            raise FieldError(f"`{key.case}` on {key.target} by {key.toolchain} is in the file twice")
+            raise FieldError(
+                f"the file has two entries for `{key.case}` on {key.target} with toolchain {key.toolchain}"
+            )
         entries[key] = _parse_facts(fields)
     toolchains = read_object(top, "toolchains")
     return Baseline(
@@ -118,7 +120,7 @@ def parse_baseline(text: str) -> Baseline:
 
 
 def render_baseline(baseline: Baseline) -> str:
-    """Returns the text of a baseline file: ASCII, with a final newline; equal baselines give equal texts."""
+    """Returns the text of a baseline file in ASCII, with a final newline. Equal baselines give equal texts."""
     top = {
         "format": FORMAT,
         "ligerdiag": baseline.ligerdiag,

@@ -17,7 +17,7 @@ WORKSPACE = "GITHUB_WORKSPACE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """The directories that paths in a report are relative to: the checkout and the working directory of the run."""
+    """The two directories to which paths in a report are relative: the checkout, and the working directory of the run."""
 
     root: str
     """Absolute path of the checkout."""
@@ -25,10 +25,10 @@ class Repository:
     """Absolute path of the working directory; relative paths start there."""
 
     def find(self, file: str) -> str:
-        """Returns the path of `file` relative to the checkout, with `/` between folders; empty if the file is outside,
-        or the text is not a path, such as `<string>`.
+        """Returns the path of `file` relative to the checkout, with `/` between folders.
 
-        Follows symbolic links only if the path as written is outside.
+        Empty if the file is outside of the checkout, or if the text is not a path, such as `<string>`. Follows symbolic
+        links only if the path as written is outside.
         """
         path = self.compute_absolute(file)
         if not path:
@@ -49,8 +49,9 @@ class Repository:
 
 
 def find_repository(environ: Mapping[str, str] = os.environ) -> Repository:
-    """Returns the repository of this run: its root is the checkout of the GitHub workflow if there is one, else the
-    working directory.
+    """Returns the repository of this run.
+
+    Its root is the checkout of the GitHub workflow, or the working directory if no workflow runs.
     """
     current = str(Path.cwd())
     workspace = environ.get(WORKSPACE, "")
@@ -72,10 +73,10 @@ def find_case_place(case: CaseReport) -> SourceLine | None:
 
 
 def find_case_line(file: str, case_id: str) -> int:
-    """Returns the 1-based line of the call `Case(name=...)` that names the case, else the line of the assignment to
-    `CASE` or `CASES`; 0 if the file has neither.
+    """Returns the 1-based line of the call `Case(name=...)` that defines the case.
 
-    The file is parsed and not imported, so a name that is computed is not found. file: path of the user's case file.
+    If there is no such call, returns the line of the assignment to `CASE` or `CASES`, or 0 if the file has neither. The
+    file is parsed and not imported, so a name that is computed is not found. file: path of the user's case file.
     """
     try:
         tree = parse_source(file, (os.path.dirname(os.path.realpath(file)),))

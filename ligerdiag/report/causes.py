@@ -58,9 +58,10 @@ type _Key = tuple[object, ...]
 def compute_causes(
     findings: Sequence[Finding], outputs: Sequence[str], source_roots: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Returns one finding for each cause. A cause joins the findings that have the same hazard and are about the same kernel
-    at the same source line. Causes are in the order of their first findings, but a consequence of a cause comes right after
-    that cause.
+    """Returns one finding for each cause.
+
+    A cause joins the findings that have the same hazard and are about the same kernel at the same source line. Causes are
+    in the order of their first findings, but a cause that follows from an earlier one comes right after it.
 
     outputs: the names of all outputs of the program, in its order. source_roots: folders below which the source of a
     kernel call may be read, so that the remedy can quote the call.
@@ -73,8 +74,9 @@ def compute_causes(
 
 
 def list_rules(cause: Finding) -> tuple[str, ...]:
-    """Returns the ids of all rules that have a finding in the cause (findings that were joined), the cause's own rule
-    first.
+    """Returns the ids of all rules that have a finding in the cause, the cause's own rule first.
+
+    The cause's own rule is that of its worst finding.
     """
     return tuple(dict.fromkeys((cause.rule, *(part.rule for part in cause.parts))))
 
@@ -86,8 +88,9 @@ def list_calls(cause: Finding) -> tuple[CallPlace, ...]:
 
 
 def list_reads(cause: Finding) -> Mapping[tuple[SourceLine | None, bool], tuple[Finding, ...]]:
-    """Returns the findings of the cause, grouped by the place of the read. The key is (source line, whether the read is
-    in the backward pass of that line).
+    """Returns the findings of the cause, grouped by the place of the read that they are about.
+
+    The key is (source line, whether the read is in the backward pass of that line).
     """
     found: dict[tuple[SourceLine | None, bool], tuple[Finding, ...]] = {}
     for part in cause.parts or (cause,):
@@ -153,9 +156,10 @@ def _collect_lost(parts: Sequence[Finding]) -> tuple[int, ...]:
 
 
 def find_patch(finding: Finding, source_roots: Sequence[str]) -> CallPatch | None:
-    """Returns the patch that makes the kernel call declare the write; None if the rule of the finding has another
-    remedy, or if the source of the call cannot be read. finding: a single finding or a cause; the reads of a cause
-    decide which names the patch uses.
+    """Returns the patch that makes the kernel call declare the write.
+
+    None if the rule of the finding has another remedy, or if the source of the call cannot be read. finding: a single
+    finding or a cause. The patch uses names that depend on the reads of the cause.
     """
     if finding.call is None or finding.operand is None or not is_about_write(finding):
         return None
@@ -184,9 +188,10 @@ class MarkedPlace:
 
 
 def list_marked_places(cause: Finding) -> tuple[MarkedPlace, ...]:
-    """Returns the line of the kernel call that overwrites the value, and then each line that reads the value. Of these,
-    lines with a finding of the cause's own rule come first. A cause that is not about a hidden write has one line,
-    without a label.
+    """Returns the lines of the user's program that a report marks: the kernel call, then the reads.
+
+    Lines with a finding of the cause's own rule come first among the reads. A cause that is not about a hidden write has
+    one line, without a label.
     """
     call = cause.call
     if call is None or call.line is None or not is_about_write(cause):
@@ -328,8 +333,9 @@ def _list_notes(cause: Finding, outputs: Sequence[str]) -> list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingGroup:
-    """A cause (findings that come from one mistake, joined) with all cases that have it; the evidence is that of the
-    first of these cases.
+    """A cause (findings that come from one mistake, joined) with all cases that have it.
+
+    The evidence that a report shows is that of the first of these cases.
     """
 
     finding: Finding
@@ -337,9 +343,11 @@ class FindingGroup:
 
 
 def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns the causes (findings of one mistake, joined) of all cases, in groups. The causes in a group are of different
-    cases. They have the same rule, message and source line, and are consequences of the same cause, if of any. Groups are
-    sorted by severity, then rule, and each group comes before its consequences.
+    """Groups the causes of all cases: equal causes of different cases form one group.
+
+    A cause joins the findings of one mistake. Causes are equal if their rule, message and source line are equal, and if
+    they are consequences of the same cause or of none. Groups are sorted by severity, then rule. A group comes before its
+    consequences.
     """
     members: dict[_Key, list[CaseReport]] = {}
     first: dict[_Key, Finding] = {}
@@ -355,8 +363,9 @@ def compute_shared_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ...]:
-    """Returns one group for each cause of each case, in the order of the cases; equal causes of different cases are not
-    joined.
+    """Returns one group for each cause of each case, in the order of the cases.
+
+    Equal causes of different cases are not joined.
     """
     return tuple(
         group
@@ -366,7 +375,10 @@ def compute_single_groups(cases: Iterable[CaseReport]) -> tuple[FindingGroup, ..
 
 
 def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, ...], ...]:
-    """Returns the groups in their order, each in a tuple with the groups that follow from it."""
+    """Splits the groups into families: a group, and then the groups that are consequences of it.
+
+    The families are in the order of their first groups.
+    """
     families: dict[_Key, list[FindingGroup]] = {}
     for group in groups:
         families.setdefault(_identify(group.finding.follows_from or group.finding), []).append(group)
@@ -374,19 +386,23 @@ def list_families(groups: Sequence[FindingGroup]) -> tuple[tuple[FindingGroup, .
 
 
 def describe_origin(finding: Finding) -> str:
-    """Returns the rule and the message of the finding of which this finding is a consequence; empty if there is none."""
+    """Returns the rule and the message of the finding from which this finding follows.
+
+    Empty if the finding is not a consequence of another one.
+    """
     origin = finding.follows_from
     return "" if origin is None else f"{origin.rule} {_NAMES.get(origin.rule, '')}: {origin.message}"
 
 
 def list_causes(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the causes (findings of one mistake, joined) behind those findings of the case that are not allowed."""
+    """Returns the causes of a case: its findings, joined if one mistake causes several. Allowed findings are left out."""
     return compute_causes(list_counted(case.findings), tuple(case.outputs), case.source_roots)
 
 
 def compute_places(cases: Sequence[CaseReport], several_targets: bool) -> tuple[str, ...]:
-    """Returns one text for each case id: the id, followed by its targets if the run has several, such as `id (a100,
-    h100)`.
+    """Returns one text for each case id, such as `id (a100, h100)`.
+
+    The targets follow the id only if the run has several targets.
     """
     targets: dict[str, list[str]] = {}
     for case in cases:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Axis(StrEnum):
-    """The property of a compile that a bisection varies."""
+    """The property that a bisection varies from one compile to the next, such as XLA's flags."""
 
     MITIGATION = "mitigation"
     """The measures against a hidden write, such as declaring it, and the cost of each."""
@@ -38,7 +38,7 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectionRow:
-    """One trial of a bisection: the variation with which the case was compiled, and the resulting verdicts."""
+    """One compile of a bisection: how it differs from the others, and its verdicts."""
 
     label: str
     outputs: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -63,7 +63,7 @@ class BisectionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bisection(Shown):
-    """The result of varying one case along one axis, on one target."""
+    """The result of a bisection: one case on one target, compiled with one property varied."""
 
     case_id: str
     target: str
@@ -109,7 +109,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One program that was compiled twice, and the differences between the two compiles."""
+    """The differences between two compiles of one program."""
 
     name: str
     first: ComparedSide
@@ -135,8 +135,9 @@ class Difference:
 
     @property
     def differs_in_memory(self) -> bool:
-        """Returns whether the memory figures of the two compiles differ, unless the memory of both is too small for the
-        report to mention (`is_small`).
+        """Returns whether the memory figures of the two compiles differ.
+
+        Returns False if both compiles need too little memory for the report to mention (`is_small`).
         """
         known = [side.report.memory for side in self.sides if side.report.memory is not None]
         return any(figure.change for figure in self.memory) and not all(map(is_small, known))
@@ -158,7 +159,7 @@ class Difference:
 
     @property
     def sides(self) -> tuple[ComparedSide, ComparedSide]:
-        """Returns both compiles, the first one first."""
+        """Returns the two compiles that are compared, the first one first."""
         return self.first, self.second
 
 
@@ -179,8 +180,10 @@ class DifferenceReport(Shown):
 
 
 def compute_difference(name: str, first: ComparedSide, second: ComparedSide) -> Difference:
-    """Returns the differences between two compiles of the program `name`: changes from the first to the second, and
-    outputs and writes that only one of them has. If one of them could not be analysed, the result has only the two sides.
+    """Returns the differences between two compiles of the program `name`.
+
+    They are the changes from the first compile to the second, and the outputs and writes that only one of them has. If a
+    compile could not be analysed, the result has only the two sides.
     """
     from ligerdiag.analysis.explain.drift import compare_schedules  # imports the analysis, which `--help` does not need
 

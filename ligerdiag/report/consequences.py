@@ -31,7 +31,10 @@ _ROUNDED = get_only_id(RuleKind.ROUNDING)
 
 
 def arrange_consequences(causes: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the causes in their order, each one directly before its consequences, which name it in `follows_from`."""
+    """Returns the causes, with each consequence moved directly behind the cause from which it follows.
+
+    A consequence names that cause in `follows_from`.
+    """
     found = [_find_origin(cause, causes) for cause in causes]
     starts = {id(origin) for origin in found if origin is not None}
     origins = {

@@ -41,9 +41,7 @@ SOMETHING_LEFT = (
 
 
 class CauseStanding(StrEnum):
-    """Whether the findings prove that a party caused a disagreement, leave that possible, or rule it out. The module's
-    docstring defines the three.
-    """
+    """Whether a party is shown, possible or ruled out as the cause of a disagreement; defined at the top of this module."""
 
     SHOWN = "shown"
     POSSIBLE = "possible"
@@ -52,8 +50,9 @@ class CauseStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleCause:
-    """One party (JAX, XLA, the kernel or ligerdiag) that may have caused a disagreement; `standing` says whether its fault
-    is shown, possible or ruled out.
+    """A party (JAX, XLA, the kernel or ligerdiag) that may have caused a disagreement.
+
+    `standing` says whether the findings show it to be the cause, leave that possible, or rule it out.
     """
 
     party: Party
@@ -72,12 +71,12 @@ class PossibleCause:
 def list_possible_causes(
     output: str, findings: Sequence[Finding], failed: Iterable[str] = ()
 ) -> tuple[PossibleCause, ...]:
-    """Returns a record for each of JAX, XLA and the kernel, in this order. It says whether this party is shown to be the
-    cause of a disagreement, is a possible cause, or is ruled out. If none is shown, ligerdiag itself follows as a possible
-    cause.
+    """Returns the standing of JAX, of XLA and of the kernel, in this order, as the cause of a disagreement.
 
-    output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an
-    exception.
+    Each is shown to be the cause, is a possible cause, or is ruled out. If none is shown, ligerdiag itself follows as a
+    possible cause.
+
+    output: name of the output about which verdict and numbers differ. failed: ids of the rules that raised an exception.
     """
     found = [_judge(party, output, findings, frozenset(failed)) for party in _ASKED]
     left = [one.party.value for one in found if one.standing is not CauseStanding.RULED_OUT]
@@ -113,8 +112,9 @@ def _name(ids: Iterable[str], names: dict[str, str]) -> list[str]:
 
 
 def explain_difference(one: Disagreement, causes: Sequence[PossibleCause]) -> Disagreement:
-    """Returns the disagreement with the possible causes added to its evidence. Its help depends on whether all parties but
-    ligerdiag are ruled out.
+    """Returns the disagreement with the possible causes added to its evidence, and a help text.
+
+    If all parties but ligerdiag are ruled out, the help says to report a bug of ligerdiag.
     """
     left = [
         cause for cause in causes if cause.party is not Party.OURS and cause.standing is not CauseStanding.RULED_OUT
@@ -131,8 +131,9 @@ def find_shown(causes: Iterable[PossibleCause]) -> tuple[str, ...]:
 def note_differences(
     findings: Sequence[Finding], explained: Sequence[tuple[Disagreement, tuple[str, ...]]]
 ) -> tuple[Finding, ...]:
-    """Returns the findings, each with a note on every disagreement that it explains. explained: each disagreement with
-    the ids of the rules that explain it.
+    """Returns the findings, each with a note on every disagreement that it explains.
+
+    explained: each disagreement with the ids of the rules whose findings explain it.
     """
     noted: list[Finding] = []
     for finding in findings:

@@ -22,7 +22,7 @@ type Record = CaseReport | CheckReport | ReportComparison | DifferenceReport | B
 
 
 def render_text(record: Record) -> str:
-    """Returns the text that the terminal shows of the record: without colours, lines not wrapped, no newline at the end."""
+    """Returns the record as the terminal shows it: without colours, lines not wrapped, no newline at the end."""
     match record:
         case CaseReport():
             text = _render_with_basis(_make_report(record))
@@ -57,8 +57,9 @@ def _render_with_basis(report: CheckReport) -> str:
 
 
 def render_html(record: Record) -> str:
-    """Returns HTML without scripts, for a notebook. A report, an output or a finding has a layout of its own; any other
-    record appears as its text.
+    """Returns the record as HTML without scripts, for a notebook.
+
+    A report, an output or a finding has a layout of its own. Any other record appears as its text.
     """
     match record:
         case CaseReport():

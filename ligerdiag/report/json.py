@@ -29,7 +29,7 @@ from ligerdiag.report.words.uncompared import explain_uncompared_reference
 
 
 def make_plain(record: object) -> Any:
-    """Returns the fields of a record as JSON, in their order; a number that is not finite becomes null."""
+    """Returns the fields of a record as JSON, in their order. A number that is not finite becomes null."""
     return _drop_infinities(encode_record(record))
 
 
@@ -47,17 +47,20 @@ def _drop_infinities(value: Any) -> Any:
 
 
 def label_evidence(evidence: Sequence[tuple[str, str]]) -> list[JsonObject]:
-    """Returns evidence, which is (label, sentence) pairs, as JSON objects."""
+    """Returns evidence, given as (label, sentence) pairs, as JSON objects."""
     return [{"label": label, "text": text} for label, text in evidence]
 
 
 def render_place(source: SourceLine | None) -> JsonObject | None:
-    """Returns the source line as a JSON object, in which an unknown line number is null; None if `source` is None."""
+    """Returns the source line as a JSON object, or None if `source` is None. An unknown line number becomes null."""
     return None if source is None else {"file": source.file, "line": source.line or None, "function": source.function}
 
 
 def make_top(*, exit_code: int | None) -> JsonObject:
-    """Returns the fields with which each JSON answer begins. exit_code: as in `render_json`."""
+    """Returns the fields at the start of each JSON document, such as its format version.
+
+    exit_code: as in `render_json`.
+    """
     return {"schema": SCHEMA_VERSION, "version": compute_version(), "exit_code": exit_code}
 
 
@@ -112,7 +115,7 @@ def _launch(launch: LaunchNumbers) -> JsonObject:
 def render_json(report: CheckReport, *, exit_code: int | None = None) -> str:
     """Returns the whole report as one JSON object, ASCII only, with a final newline.
 
-    exit_code: exit code of the process; None if no process ends with the report.
+    exit_code: the exit code with which the process will end; None if the process does not end after the report.
     """
     top: JsonObject = {
         "schema": SCHEMA_VERSION,

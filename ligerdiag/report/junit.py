@@ -37,8 +37,10 @@ _ERRORS = frozenset({TroubleKind.NOT_ANALYSED, TroubleKind.DISAGREEMENT, Trouble
 def render_junit(
     report: CheckReport, *, repository: Repository, fails: Callable[[CaseReport], bool], strict: bool = False
 ) -> str:
-    """Returns the report as JUnit XML. fails: tells whether findings, verdicts or the expectation of a case fail the
-    run. strict: whether an inconclusive case counts as a failure.
+    """Returns the report as JUnit XML.
+
+    fails: returns whether the findings, the verdicts or the expectation of a case fail the run. strict: whether an
+    inconclusive case counts as a failure.
     """
     tree = JUnitXml(SUITE)
     for target in dict.fromkeys((*report.targets, *(case.target for case in report.cases))):

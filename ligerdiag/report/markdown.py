@@ -62,8 +62,9 @@ from ligerdiag.text import compute_printable, count_of, list_first, render_bytes
 
 
 def render_code(text: str, *, in_table: bool = False) -> str:
-    """Returns `text` as a Markdown code span on one line; empty for an empty text. in_table: escapes a pipe, which
-    would end the cell.
+    """Returns `text` as a Markdown code span on one line. Empty for an empty text.
+
+    in_table: escapes `|`, which would end the cell.
     """
     bare = compute_printable(text)
     if not bare.strip():
@@ -76,14 +77,17 @@ def render_code(text: str, *, in_table: bool = False) -> str:
 
 
 def render_block(lines: list[str], language: str = "text") -> str:
-    """Returns the lines as a fenced code block, whose fence is longer than any in the lines. language: for colours."""
+    """Returns the lines as a fenced code block. Its fence is longer than any fence in the lines.
+
+    language: the name of the language, for colours.
+    """
     bare = [compute_printable(line) for line in lines]
     fence = "`" * max(3, max((_longest_run(line) for line in bare), default=0) + 1)
     return "\n".join((f"{fence}{language}", *bare, fence))
 
 
 def render_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Returns a Markdown table; the cells are Markdown already."""
+    """Returns a Markdown table. The cells must be Markdown already, and are not escaped."""
     lines = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -99,8 +103,9 @@ _QUIET = frozenset({Status.EXPECTED, Status.ALLOWED, Status.CLEAN, Status.NOTHIN
 
 
 def render_markdown(report: CheckReport, *, exit_code: int, meaning: str = "", limit: int | None = None) -> str:
-    """Returns the report as a Markdown page with a final newline. meaning: the exit code in words. limit: greatest size
-    of the page in bytes of UTF-8.
+    """Returns the report as a Markdown page with a final newline.
+
+    meaning: the exit code in words. limit: greatest size of the page in bytes of UTF-8.
     """
     page = ""
     for cap in _CAPS:
@@ -133,8 +138,10 @@ def _render_page(report: CheckReport, exit_code: int, meaning: str, cap: int | N
 
 
 def needs_attention(case: CaseReport) -> bool:
-    """Returns whether the page shows the case unfolded. It does if the case has a trouble or a finding that counts, and
-    for every status except as expected, allowed, clean and nothing to check.
+    """Returns whether the page shows the case unfolded.
+
+    It does if the case has a trouble or a finding that counts. It also does for every status except as expected, allowed,
+    clean and nothing to check.
     """
     return case.status not in _QUIET or bool(list_troubles(case)) or any(list_unexcused(case))
 
@@ -257,7 +264,7 @@ _NAMES = {rule.id: rule.name for rule in RULES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """A message that GitHub shows beside a source line."""
+    """A message that GitHub shows beside a line of source."""
 
     severity: Severity
     title: str
@@ -266,8 +273,9 @@ class Annotation:
 
 
 def render_github(report: CheckReport, *, repository: Repository) -> str:
-    """Returns the report as workflow commands for GitHub: one line for each annotation, then the totals, with a final
-    newline.
+    """Returns the report as workflow commands for GitHub, with a final newline.
+
+    There is one line for each annotation, and a last line with the totals.
     """
     annotations = sorted(list_annotations(report), key=lambda annotation: -annotation.severity.weight)
     commands = [_render(annotation, repository) for annotation in annotations]
@@ -277,8 +285,9 @@ def render_github(report: CheckReport, *, repository: Repository) -> str:
 
 
 def list_annotations(report: CheckReport) -> Iterator[Annotation]:
-    """Yields an annotation for each trouble in the order of the cases, then for each finding that counts, then for each
-    unused suppression.
+    """Yields the annotations of a report: first the troubles, then findings that count, then unused suppressions.
+
+    Troubles are in the order of the cases.
     """
     several = len(report.targets) > 1
     for case in report.cases:
@@ -339,9 +348,10 @@ _LINK = re.compile(r"www\.|:[^ ]")
 
 
 def render_prose(text: str) -> str:
-    """Returns a sentence whose names are in backticks as Markdown: each name becomes a code span.
+    """Returns a sentence as Markdown, with each name in backticks as a code span.
 
-    If anything outside of the names could act as markup, a link or a mention, the whole sentence becomes one code span.
+    If anything outside of the backticks could act as markup, a link or a mention, the whole sentence becomes one code
+    span.
     """
     bare = strip_folders(compute_printable(text))
     parts = _CODE_SPAN.split(bare)

@@ -24,12 +24,13 @@ def render_numbers(numbers: OutputNumbers) -> str:
 
 
 def render_error(numbers: OutputNumbers, verdict: Verdict | None = None) -> str:
-    """Returns the error of an output, and how the output compares with the stale prediction, which is its value if no read
-    saw a hidden write. An example is `relative error 1.2e+04, equal to the stale prediction`.
+    """Returns the error of an output and how it compares with the stale prediction: its value if no read saw a hidden
+    write.
 
-    verdict: the static analysis's verdict on the output; pass it if the error belongs to a finding about a hidden
-    write. The value of a stale output may be neither the intended nor the stale one, because a reader sees old and new
-    contents.
+    An example is `relative error 1.2e+04, equal to the stale prediction`.
+
+    verdict: the static analysis's verdict on the output; pass it if the error belongs to a finding about a hidden write.
+    The value of a stale output may be neither the intended nor the stale one, because a reader sees old and new contents.
     """
     error, tolerance = f"relative error {render_figure(numbers.error)}", render_figure(numbers.tolerance)
     rows = f" ({numbers.rows_fresh} of {numbers.rows} rows as intended, {numbers.rows_stale} stale)"
@@ -75,15 +76,17 @@ def _compare_with_stale(numbers: OutputNumbers) -> str:
 
 
 def is_blind(numbers: OutputNumbers) -> bool:
-    """Returns whether the numbers are as intended but do not prove that the output is fresh, because the stale numbers are
-    the same up to rounding.
+    """Returns whether the output has the intended numbers, but the stale numbers are the same up to rounding.
+
+    Such numbers do not prove that the output is fresh.
     """
     return numbers.attribution is Attribution.FRESH and numbers.distance <= numbers.tolerance
 
 
 def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
-    """Returns the number of outputs by attribution, the most frequent first, such as `105 outputs stale, relative error
-    0.3 to 1.2e+04; 1 undecided`.
+    """Returns the number of outputs for each attribution, the most frequent attribution first.
+
+    An example is `105 outputs stale, relative error 0.3 to 1.2e+04; 1 undecided`.
     """
     found: dict[str, list[float]] = {}
     for numbers in outputs.values():
@@ -100,13 +103,14 @@ def summarise_numbers(outputs: Mapping[str, OutputNumbers]) -> str:
 
 
 def render_device_numbers(output: DeviceOutput) -> str:
-    """Returns the attribution of an output on the device, with the worst error over all sets of random arguments, such as
-    `stale: relative error 1.2e+04`.
+    """Returns the attribution of an output on the device, such as `stale: relative error 1.2e+04`.
+
+    The error is the worst over all sets of random arguments.
     """
     text = f"{output.attribution.value}: relative error {render_figure(compute_worst(output.errors))}"
     return f"{text}, {render_figure(output.unsteady)} between two runs" if output.unsteady else text
 
 
 def compute_worst(errors: tuple[float, ...]) -> float:
-    """Returns the largest of the errors; NaN if one of them is NaN, 0 if there are none."""
+    """Returns the largest of the errors. Returns NaN if one of them is NaN, and 0 if there are none."""
     return max(errors, key=lambda error: (isnan(error), error), default=0.0)

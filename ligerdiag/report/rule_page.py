@@ -15,11 +15,12 @@ from ligerdiag.text import join_lines, render_bytes
 
 
 def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], Mapping[str, str]]) -> int:
-    """Runs a command with the arguments `DIRECTORY [--check]`: writes the pages, or with `--check` names those that are
-    out of date.
+    """Runs a command with the arguments `DIRECTORY [--check]`, and returns its exit code.
 
-    Returns the exit code: 0, 1 if a page is out of date, 2 for wrong usage. usage: the command line to show for wrong
-    usage. render: returns file name to text.
+    The command writes pages to the directory; with `--check` it only prints the names of those that are out of date. The
+    exit code is 1 if a page is out of date, 2 for wrong arguments, otherwise 0.
+
+    usage: the text to print for wrong arguments. render: returns a dict from file name to text.
     """
     names = [argument for argument in arguments if not argument.startswith("-")]
     if len(names) != 1 or not {a for a in arguments if a.startswith("-")} <= {"--check"}:
@@ -36,15 +37,19 @@ def run_page_command(arguments: Sequence[str], usage: str, render: Callable[[], 
 
 
 def find_stale_pages(directory: Path, pages: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the names of the Markdown files in the directory that are missing, differ from `pages`, or are not in
-    `pages`.
+    """Returns the names of the Markdown files in the directory that differ from `pages`.
+
+    Missing files and files without an entry in `pages` are among them. pages: maps each file name to its text.
     """
     existing = {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob("*.md"))}
     return tuple(sorted(name for name in {*existing, *pages} if existing.get(name) != pages.get(name)))
 
 
 def write_pages(directory: Path, pages: Mapping[str, str]) -> None:
-    """Writes the pages to the directory, and removes all other Markdown files there."""
+    """Writes the pages to the directory, and removes all other Markdown files there.
+
+    pages: maps each file name to its text.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for name in find_stale_pages(directory, pages):
         if name in pages:
@@ -63,12 +68,12 @@ def compute_page_name(rule: Rule) -> str:
 
 
 def compute_rule_address(rule: Rule) -> str:
-    """Returns the address of a rule's page on the web, of this version of ligerdiag; empty if it is unknown."""
+    """Returns the web address of a rule's page in the documentation of this version. Empty if it is unknown."""
     return compute_page_address(f"rules/{compute_page_name(rule)}")
 
 
 def render_rule_markdown(rule: Rule) -> str:
-    """Returns the page of a rule as Markdown, with its headings in the order that all rules share."""
+    """Returns the page of a rule as Markdown. All rules have the same headings in the same order."""
     parts = [
         f"# {rule.id} {rule.name}",
         f"**{rule.severity.value}**: {join_lines(rule.summary)}",
@@ -89,8 +94,9 @@ def render_rule_markdown(rule: Rule) -> str:
 
 
 def render_rule_text(rule: Rule, width: int = 100) -> str:
-    """Returns the page of a rule for a terminal, without the marks of Markdown. Fills prose to `width` columns; leaves
-    code and lists as they are.
+    """Returns the page of a rule for a terminal, without Markdown's markup.
+
+    Prose is filled to `width` columns. Code and lists stay unchanged.
     """
     parts = [f"{rule.id} {rule.name} ({rule.severity.value})", f"{join_lines(rule.summary)}"]
     for heading, text in _sections(rule):
@@ -129,7 +135,7 @@ def render_index(rules: Sequence[Rule]) -> str:
 
 
 def render_pages(rules: Sequence[Rule]) -> Mapping[str, str]:
-    """Returns a mapping from file name to text, for the index and for the page of each rule."""
+    """Returns a dict from file name to text, with the index and the page of each rule."""
     return {"README.md": render_index(rules), **{compute_page_name(rule): render_rule_markdown(rule) for rule in rules}}
 
 
@@ -209,7 +215,10 @@ def _indented(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes or checks the pages of all rules; returns the exit code. arguments: those of the command line."""
+    """Writes or checks the pages of all rules, and returns the exit code.
+
+    arguments: the arguments of the command line, without the name of the program.
+    """
     from ligerdiag.rules.registry import RULES
 
     return run_page_command(arguments, USAGE, lambda: render_pages(RULES))

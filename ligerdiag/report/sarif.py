@@ -1,13 +1,13 @@
-"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read, with one result for each cause and trouble of each
-case on each target. A cause is a finding, or several findings that come from one mistake. A trouble is a problem of a case
-that is no finding: for example, the case could not be analysed.
+"""Renders the report as SARIF 2.1.0, a JSON format that code hosts read. It has one result for each cause and trouble of
+each case on each target. A cause is a finding, or several findings that come from one mistake. A trouble is a problem of
+a case that is no finding: for example, the case could not be analysed.
 
 A result that does not count, because it is allowed or the case expects it, has a suppression with its reason. All other
 results have an empty list of suppressions: SARIF wants the list in all results of a run or in none. Each result has a
 fingerprint `ligerdiag/v1`, made of properties that stay the same when the code around the result moves or XLA renumbers
 its instructions: rule, kernel, operand, case, target, source file and function. It ends with `:1`; of results of a case
-that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts
-reject a file in which one has none.
+that are equal in all of these, the second ends with `:2`, and so on. Every result has a place, because code hosts reject
+a file in which one has none.
 
 No name in a message can make a link. SARIF turns `[words](target)` into a link in any message, also in viewers that
 ignore its escapes; so a space is put between brackets and parentheses that would make a link.
@@ -42,13 +42,15 @@ ROOT = "%SRCROOT%"
 
 
 def render_bases(repository: Repository) -> JsonObject:
-    """Returns `originalUriBaseIds` of SARIF: the folder of this machine that `ROOT` names."""
+    """Returns `originalUriBaseIds` of SARIF, which says which folder of this machine is called `ROOT`."""
     return {ROOT: {"uri": _render_file_uri(repository.root.rstrip("/") + "/")}}
 
 
 def find_place(case: CaseReport, source: SourceLine | None, repository: Repository) -> SourceLine | None:
-    """Returns the line that a result points at: `source`, else the line of the case, else the analysed file; None if
-    all of these are unknown.
+    """Returns the line of source that a result points at.
+
+    It is `source`; if that is None, the line that defines the case; if that is unknown, the analysed file. None if there
+    is no such file.
     """
     if source is not None and repository.compute_absolute(source.file):
         return source
@@ -56,8 +58,9 @@ def find_place(case: CaseReport, source: SourceLine | None, repository: Reposito
 
 
 def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
-    """Returns `physicalLocation` of SARIF: a URI, relative to the root if the file is below it, and a region if the
-    line is known.
+    """Returns `physicalLocation` of SARIF: the URI of a file, and a region if the line is known.
+
+    The URI is relative to the root if the file is below it.
     """
     below = "." if place.file == repository.root else repository.find(place.file)
     location: JsonObject = {
@@ -71,7 +74,7 @@ def render_physical(place: SourceLine, repository: Repository) -> JsonObject:
 
 
 def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
-    """Returns `logicalLocations` of SARIF: the kernel, and the instructions of the optimized module."""
+    """Returns `logicalLocations` of SARIF: the names of the kernel and of the instructions of the optimized module."""
     within = f"{case.id}@{case.target}"
     kernel = [{"name": finding.kernel, "fullyQualifiedName": f"{within}/{finding.kernel}", "kind": "function"}]
     instructions = [
@@ -82,8 +85,9 @@ def render_logical(case: CaseReport, finding: Finding) -> list[JsonObject]:
 
 
 def compute_stable_name(file: str, repository: Repository) -> str:
-    """Returns a name of the file that is equal on all machines: its path below the root or below `site-packages`, else
-    the file name alone.
+    """Returns a name of the file that is equal on all machines.
+
+    It is the path below the root or below `site-packages`, or the file name alone for any other file.
     """
     below = repository.find(file)
     parts: Sequence[str] = PurePosixPath(below or file).parts
@@ -113,7 +117,7 @@ RULE_IDS: Sequence[str] = (*(rule.id for rule in RULES), *_FIRST, UNUSED_SUPPRES
 
 
 def render_rules() -> list[JsonObject]:
-    """Returns `tool.driver.rules` of SARIF: a description of each rule and kind of trouble, in the order of `RULE_IDS`."""
+    """Returns `tool.driver.rules` of SARIF: a description of each rule and of each kind of trouble, as in `RULE_IDS`."""
     return [
         *(_render_rule(rule) for rule in RULES),
         *(_render_trouble_kind(kind) for kind in _FIRST),
@@ -350,7 +354,7 @@ def render_sarif(
     """Returns the report as SARIF with one run: ASCII only, with a final newline.
 
     exit_code: exit code of the process. meaning: the exit code in words. successful: whether everything could be
-    analysed, whether or not there are findings.
+    analysed, even if there are findings.
     """
     driver = {
         "name": "ligerdiag",

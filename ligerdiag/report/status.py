@@ -50,7 +50,7 @@ _NEVER = frozenset({Verdict.FRESH, Verdict.UNKNOWN})
 
 
 def list_counted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings that are not allowed by a suppression."""
+    """Returns the findings that count: those that no suppression allows."""
     return tuple(finding for finding in findings if finding.suppressed is None)
 
 
@@ -59,8 +59,9 @@ def list_allowed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[Finding]) -> Mapping[str, Verdict]:
-    """Returns the outputs whose verdict is allowed, as a mapping from output name to verdict. A verdict is allowed if
-    suppressions allow all findings that explain it.
+    """Returns the outputs whose verdict is allowed, as a dict from output name to verdict.
+
+    A verdict is allowed if suppressions allow all findings that explain it.
     """
     if not list_allowed(findings):
         return {}
@@ -68,8 +69,9 @@ def compute_allowed_outputs(outputs: Mapping[str, Verdict], findings: Sequence[F
 
 
 def hides_unknown(findings: Sequence[Finding]) -> bool:
-    """Returns whether one of the findings is allowed and explains an unknown verdict. Allowing such a finding would
-    hide that something is unknown.
+    """Returns whether a suppression allows a finding that explains an unknown verdict.
+
+    The suppression would then hide that something is unknown.
     """
     return any(_EXPLAINS.get(finding.rule) is Verdict.UNKNOWN for finding in list_allowed(findings))
 
@@ -81,8 +83,9 @@ def _is_allowed(name: str, verdict: Verdict, findings: Sequence[Finding]) -> boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContradictions:
-    """How the rules that have findings differ from the rules that the case expects. Has one line about additional rules and
-    one about missing rules, each empty if there are none.
+    """How the rules that have findings differ from the rules that the case expects to have findings.
+
+    One line names the additional rules and one the missing rules. A line is empty if there are none.
     """
 
     extra: str = ""
@@ -91,7 +94,7 @@ class RuleContradictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRules:
-    """The ids of the rules that a case expects to have findings."""
+    """The ids of the rules that a case expects to have findings, or allows to have some."""
 
     wanted: frozenset[str]
     """Ids of the rules that must have a finding."""
@@ -100,10 +103,10 @@ class ExpectedRules:
 
 
 def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object) -> ExpectedRules | None:
-    """Returns the rules that a case expects; None if `expected_rules` is None. An id that ends with `?` is a rule that
-    may have a finding.
+    """Returns the rules that a case expects to have findings, or None if `expected_rules` is None.
 
-    beside: the case's expectation about its verdicts. Raises InputError for an id that no rule has, and if `beside` is None.
+    A rule whose id ends with `?` may have a finding or none. beside: the case's expectation about its verdicts. Raises
+    InputError for an id that no rule has, and if `beside` is None.
     """
     if expected_rules is None:
         return None
@@ -123,8 +126,9 @@ def parse_expected_rules(expected_rules: Sequence[str] | None, *, beside: object
 def compare_rules(
     findings: Sequence[Finding], expected: ExpectedRules | None, undecided_rules: frozenset[str]
 ) -> RuleContradictions:
-    """Returns how the rules that have findings differ from the expected ones. undecided_rules: ids of rules that are
-    not compared, because this run cannot tell whether they have findings.
+    """Returns how the rules that have findings differ from the expected ones.
+
+    undecided_rules: ids of rules that are not compared, because this run cannot tell whether they have findings.
     """
     if expected is None:
         return RuleContradictions()
@@ -149,10 +153,10 @@ _FRESH = frozenset({Verdict.FRESH})
 
 
 def parse_expectation(expected: Expectation) -> str | dict[str, frozenset[Verdict]] | None:
-    """Returns an expectation in parsed form: None, `fresh`, `hazard`, or a mapping from output name to the verdicts that the
-    output may have. The name `*` means all other outputs.
+    """Returns an expectation in parsed form.
 
-    Raises InputError for anything else.
+    It is None, `fresh`, `hazard`, or a dict from output name to the verdicts that the output may have. The name `*` means
+    all outputs that have no entry. Raises InputError for anything else.
     """
     match expected:
         case None | "fresh" | "hazard":
@@ -176,7 +180,7 @@ def compute_status(
     undecided_rules: frozenset[str] = frozenset(),
     allowed: Mapping[str, Verdict] | None = None,
 ) -> tuple[Status, str]:
-    """Returns the status of a case that could be analysed, and one line on how the case contradicts its expectation.
+    """Returns the status of an analysed case, and a line that says how the case contradicts its expectation.
 
     The line is empty unless the status is `unexpected`. undecided_rules: ids of rules that are not compared with
     `expected_rules`. allowed: the outputs whose verdict is allowed, by default from `compute_allowed_outputs`. Raises
@@ -304,10 +308,9 @@ def _status_without_expectation(
 
 
 def compute_excuse(case: CaseReport, finding: Finding) -> str:
-    """Returns a phrase on why the finding does not count: it is allowed, or the case expects it. Empty if the finding
-    counts.
+    """Returns a phrase that says why the finding does not count: it is allowed, or the case expects it.
 
-    A drift from a baseline or an exceeded budget counts also in a case that is as expected.
+    Empty if the finding counts. A drift from a baseline or an exceeded budget counts even in a case that is as expected.
     """
     if finding.suppressed is not None:
         return finding.suppressed.reason
@@ -317,7 +320,7 @@ def compute_excuse(case: CaseReport, finding: Finding) -> str:
 
 
 def list_unexcused(case: CaseReport) -> tuple[Finding, ...]:
-    """Returns the findings of the case that count: neither allowed nor expected."""
+    """Returns the findings of the case that count: those that are neither allowed nor expected."""
     return tuple(finding for finding in case.findings if not compute_excuse(case, finding))
 
 
@@ -346,10 +349,11 @@ def conclude(
     budgets: MemoryBudgets | None = None,
     source_roots: tuple[str, ...] = (),
 ) -> CaseReport:
-    """Returns the report of a case: joins its verdicts, the findings that numbers confirm or add, contradictions and
-    suppressions, and computes the status.
+    """Returns the report of a case with its status.
 
-    judged: the case with the analysis of its schedule, or with the reason why there is none; in the latter case only
+    The report has the verdicts, the findings that numbers confirm or add, the contradictions and the suppressions.
+
+    judged: the case with the analysis of its schedule. If it has instead the reason why there is no analysis, only
     `source_roots` counts. suppressions: None allows no finding. recorded: the entry of the case in the baseline; None
     compares with none. budgets: None allows any memory. source_roots: as in `CaseReport`.
     """
@@ -475,10 +479,10 @@ def _identify(judged: Judged) -> dict[str, Any]:
 def mark_undefined_in_view(
     view: ScheduleView | None, findings: Sequence[Finding], unlooked: Mapping[str, str]
 ) -> ScheduleView | None:
-    """Returns the view with the verdicts that `mark_undefined` computes. For each output whose verdict this changes,
-    the view's sentence about the output gives the reason.
+    """Returns the view with the verdicts that `mark_undefined` computes.
 
-    unlooked: output name to the reason why the output is undecided.
+    If this changes the verdict of an output, the view's sentence about the output gives the reason.
+    unlooked: maps the name of each output that is undecided to the reason.
     """
     undefined = {name: f"could not be decided: {reason}" for name, reason in unlooked.items()}
     undefined |= {name: f"is not defined: {finding.message}" for name, finding in find_undefined(findings).items()}

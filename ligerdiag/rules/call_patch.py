@@ -32,7 +32,7 @@ _OUTPUTS = ("out_shape", "out_type")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPatch:
-    """A kernel call and the same call with a declared write."""
+    """A kernel call in the user's source, and the same call with a declared write."""
 
     sentence: str
     """The changed call on one line, with the import that it needs and the names to use after the call."""
@@ -54,11 +54,11 @@ class CallPatch:
 def compute_patch(
     call: CallPlace, *, operand: int, source_roots: Sequence[str], reads: Sequence[ReadPlace] = ()
 ) -> CallPatch | None:
-    """Returns a patch that makes the kernel call declare the write; None if the source of the call cannot be read or
-    understood, or declares the write already.
+    """Returns a patch that makes the kernel call declare the write.
 
-    operand: number of an overwritten operand. reads: the reads that the patch has to correct; they decide which names
-    the patch tells the user to use after the call.
+    None if the source of the call cannot be read or understood, or declares the write already. operand: number of an
+    overwritten operand. reads: the reads that the patch has to correct. Which names the patch tells the user to use after
+    the call depends on them.
     """
     if call.line is None or call.is_declared or not has_trait(call.target, JAX_TRITON):
         return None

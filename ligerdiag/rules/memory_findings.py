@@ -22,8 +22,10 @@ COLLECTED = (
 
 
 def group_copies(context: Context, causes: Collection[CopyCause]) -> Iterator[tuple[ExplainedCopy, ...]]:
-    """Yields the copies whose cause is one of `causes`, in groups. Copies due to the same value or loop form a group; so do
-    copies with the same cause and source line. Leaves out a group if the program needs all copies in it.
+    """Yields the copies whose cause is one of `causes`, in groups.
+
+    Copies of one value or of one loop form a group. So do copies with one cause and one source line. A group is left out
+    if the program needs all copies in it.
     """
     if context.memory is None:
         return
@@ -59,7 +61,10 @@ def _join_lines(groups: Iterable[Sequence[ExplainedCopy]]) -> Iterable[Sequence[
 def report_copies(
     context: Context, rule: Rule, group: Sequence[ExplainedCopy], remedy: str, *, severity: Severity | None = None
 ) -> Finding:
-    """Returns one finding about a group of copies with a common cause. severity: by default the severity of the rule."""
+    """Returns one finding about a group of copies with a common cause.
+
+    severity: by default the severity of the rule.
+    """
     copies = [one.copy for one in group]
     avoidable = [one for one in copies if not one.is_needed] or copies
     source = next((one.line for one in copies if one.line is not None), None)

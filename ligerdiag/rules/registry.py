@@ -34,7 +34,7 @@ _NEARNESS = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The findings of all rules about one compile, and the rules that failed."""
+    """The findings of all rules about one compile, and the rules that raised an exception."""
 
     findings: tuple[Finding, ...]
     """The findings, in the order of the rules."""
@@ -43,8 +43,9 @@ class Answers:
 
 
 def get_rule(id_or_name: str) -> Rule:
-    """Returns the rule with this id or name, such as `LD001` or `stale-read`, in upper or lower case. Raises
-    InputError if there is none; the message names similar rules, or all rules if none is similar.
+    """Returns the rule with this id or name, such as `LD001` or `stale-read`, in upper or lower case.
+
+    Raises InputError if there is none. The message names similar rules, or all rules if none is similar.
     """
     wanted = id_or_name.lower()
     for rule in RULES:
@@ -59,7 +60,7 @@ def get_rule(id_or_name: str) -> Rule:
 
 
 def list_ids(*kinds: RuleKind) -> frozenset[str]:
-    """Returns the ids of all rules whose kind is one of the arguments."""
+    """Returns the ids of all rules of these kinds."""
     return frozenset(rule.id for rule in RULES if rule.kind in kinds)
 
 
@@ -93,17 +94,18 @@ def _find_near(wanted: str) -> tuple[Rule, ...]:
 
 
 def check_all(context: Context) -> Answers:
-    """Runs `check` of every rule, and returns the findings. They follow from the static analysis alone, without a replay or
-    a device run.
+    """Runs `check` of every rule, and returns the findings.
+
+    They follow from the static analysis alone, without a replay or a device run.
     """
     return _run_all(lambda rule: rule.check(context), lambda rule: ())
 
 
 def check_measured(measured: Measured) -> Answers:
-    """Runs `measure` of every rule, and returns the findings after a replay or a device run. The `measure` of a rule returns
-    the complete list of its findings.
+    """Runs `measure` of every rule after a replay or a device run, and returns the findings.
 
-    A rule without `measure`, or whose `measure` raises, keeps the findings of its `check`.
+    The `measure` of a rule returns the complete list of the rule's findings. A rule without `measure`, or whose `measure`
+    raises, keeps the findings of its `check`.
     """
 
     def find_static(rule: Rule) -> Iterable[Finding]:
@@ -134,11 +136,10 @@ def _run_all(run: Callable[[Rule], Iterable[Finding]], fall_back: Callable[[Rule
 
 
 def find_undecided_rules(*, replayed: bool, ran: bool) -> frozenset[str]:
-    """Returns the ids of the rules that could not decide, because they need a replay or a run on a device and there was
-    none. replayed: whether there was a replay. ran: whether there was a run on a device.
+    """Returns the ids of the rules that could not decide for lack of a replay or a device run.
 
-    The rules about drift from a baseline and about budgets are always among them, because these rules run only if an option
-    asks for them.
+    The rules about drift from a baseline and about budgets are always among them, because these rules run only if an
+    option asks for them. replayed: whether there was a replay. ran: whether there was a device run.
     """
     missing = {DecidedBy.REPLAY: not replayed, DecidedBy.DEVICE: not ran}
     missing |= {DecidedBy.BASELINE: True, DecidedBy.BUDGET: True}

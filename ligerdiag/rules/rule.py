@@ -34,8 +34,9 @@ from ligerdiag.rules.wording import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The results about one compile that a rule's `measure` may use: verdicts, static findings, numbers, baseline and
-    memory.
+    """The results about one compile that a rule's `measure` may use.
+
+    They are verdicts, findings of the static analysis, numbers, the baseline and the memory.
     """
 
     outputs: Mapping[str, Verdict]
@@ -62,7 +63,10 @@ class Measured:
         return self.replay if self.replay is not None and self.replay.state is ReplayState.DONE else None
 
     def find_line(self, names: Iterable[str]) -> SourceLine | None:
-        """Returns the line that computes the first of these outputs whose line is known; None if no line is known."""
+        """Returns the source line that computes one of these outputs: the first one with a known line.
+
+        None if no line is known.
+        """
         return next((self.output_lines[name] for name in names if name in self.output_lines), None)
 
     def findings_of(self, rule: str) -> Iterator[Finding]:
@@ -75,8 +79,9 @@ def render_error(error: float) -> str:
 
 
 def render_difference(name: str, error: float, other: str, tolerance: float) -> str:
-    """Returns a sentence on how much an output differs from another computation of the same output, and how much
-    rounding explains. other: name of the other computation.
+    """Returns a sentence that compares two computations of the output `name`.
+
+    It says how much they differ and how much of that rounding explains. other: the name of the second computation.
     """
     return f"`{name}` differs by {error:.1e} from {other}; rounding explains {tolerance:.1e}"
 
@@ -92,8 +97,9 @@ class DecidedBy(Enum):
 
 
 class Party(StrEnum):
-    """Software that the verdicts rely on, such as XLA. A mistake that it makes does not show in a verdict, but a rule may
-    find it.
+    """A party that the verdicts rely on, such as XLA.
+
+    A mistake of a party does not show in a verdict, but a rule may find it.
     """
 
     NOBODY = "nobody"
@@ -104,8 +110,9 @@ class Party(StrEnum):
 
 
 class RuleKind(StrEnum):
-    """The kind of hazard that a rule finds. Code that treats the findings of some rules in a special way selects these by
-    the rule's kind and not by rule ids.
+    """The kind of hazard that a rule finds.
+
+    Code that treats the findings of some rules in a special way selects these rules by kind, not by id.
     """
 
     EARLY_READ = "early read"
@@ -163,7 +170,7 @@ expected, and no file with known findings lists them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A whole case file that is a test of a rule and a part of the rule's page."""
+    """A whole case file. It is a test of a rule, and a part of the rule's page."""
 
     about: str
     """One sentence that says what the example shows."""
@@ -178,7 +185,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A public bug report behind a rule, and how much of it was reproduced."""
+    """A public bug report that a rule would have explained, and how much of it was reproduced."""
 
     report: str
     """Where the report is: `owner/repository#number`, or another reference."""
@@ -192,7 +199,10 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One hazard, with its check and the texts that become docs/rules/<id>-<name>.md and `ligerdiag explain <id>`."""
+    """A kind of hazard, with its check and its texts.
+
+    The texts become docs/rules/<id>-<name>.md and the answer of `ligerdiag explain <id>`.
+    """
 
     id: str
     name: str
@@ -240,7 +250,7 @@ class Rule:
 
 
 def check_nothing(context: Context) -> Iterable[Finding]:
-    """Yields no finding: the `check` of a rule all of whose findings come from `measure`."""
+    """Yields no finding. Rules whose findings all come from `measure` use it as their `check`."""
     del context
     return ()
 
@@ -301,8 +311,7 @@ KERNEL = f"{_IMPORTS}\n\n{_HIDDEN_CALL}"
 
 
 def make_example(*, about: str, code: str, declared: bool = False, target: str = "h100") -> Example:
-    """Returns an example that runs with every generation of jax-triton: `code` with imports and the shared kernel
-    added.
+    """Returns an example that runs with every generation of jax-triton: `code` with imports and the shared kernel added.
 
     The code may call the shared kernel by `sum_and_double`, which hides the write. declared: whether it may also call
     `sum_and_double_declared`, which declares the write.
@@ -339,7 +348,7 @@ def report_write(
     evidence: tuple[tuple[str, str], ...] = (),
     reader: ReadPlace | None = None,
 ) -> Finding:
-    """Returns a finding about a hidden write, whose place is the line of the kernel call.
+    """Returns a finding about a hidden write, at the line of the kernel call.
 
     remedy: by default, to declare the write. outputs, instructions: names of the outputs and instructions that the
     finding is about. evidence: by default, which operand the call overwrites, and when. reader: the place of the read
@@ -373,9 +382,10 @@ def report_outputs(
     remedy: str = "",
     needs_old: bool = False,
 ) -> Iterator[Finding]:
-    """Yields findings about outputs that miss or wrongly see a hidden write although no single read is to blame. Outputs
-    that are wrong because XLA merged two operations get one finding for each merged operation, at the line of that
-    operation. All other outputs get one finding together.
+    """Yields findings about outputs that a hidden write makes wrong although no single read is to blame.
+
+    If XLA merged two operations, the outputs that this makes wrong get one finding, at the line of the merged operation.
+    All other outputs get one finding together.
 
     render_message: returns the message about the outputs with the given names. needs_old: whether the outputs need the
     contents from before the write.
@@ -406,10 +416,10 @@ def report_read(
     outputs: tuple[str, ...] | None = None,
     needs_old: bool = False,
 ) -> Finding:
-    """Returns a finding about a read that is wrong, or right by luck.
+    """Returns a finding about a read that is wrong, or right only by luck.
 
-    sentence: evidence about the read; the function adds the source line to it. outputs: by default all outputs that depend
-    on the read. needs_old: whether the read needs the contents from before the write.
+    sentence: evidence about the read; the function adds the source line to it. outputs: by default all outputs that
+    depend on the read. needs_old: whether the read needs the contents from before the write.
     """
     merged = None if read.wrong is None else find_merged_read(context, context.verdicts.comparison, read.wrong)
     place = replace(locate_read(context, read, merged), needs_old=needs_old)

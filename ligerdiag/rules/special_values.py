@@ -35,13 +35,17 @@ class Special(StrEnum):
 
 
 def find_special(context: Context, read: ReadFinding) -> Special:
-    """Returns the special value that a wrong read tests for; NOTHING if the read uses the value in any other way."""
+    """Returns the special value (NaN or infinity) for which a wrong read tests.
+
+    Returns NOTHING if the read uses the value in any other way.
+    """
     return Special.NOTHING if read.wrong is None else _find(context, read.wrong.occurrence.instruction, _MOST_STEPS)
 
 
 def describe_special(outputs: Sequence[str], special: Special, value: str) -> str:
-    """Returns a message such as "`median` only tests the old value of operand 0 of `kernel` for a NaN". value: the
-    value in words.
+    """Returns a message such as "`median` only tests the old value of operand 0 of `kernel` for a NaN".
+
+    value: a phrase for the value that is tested.
     """
     return f"{begin_sentence(outputs, 'only tests', 'only test')} {value} for {special.value}"
 

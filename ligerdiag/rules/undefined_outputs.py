@@ -12,10 +12,10 @@ _LEAVE_UNDEFINED = frozenset(rule.id for rule in RULES if rule.leaves_undefined)
 
 
 def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """Returns the outputs whose values the program leaves undefined. Maps the name of each output to the first finding
-    that says that it is undefined.
+    """Returns the outputs whose values the program leaves undefined.
 
-    A finding that a suppression allows does not count, because whoever wrote the suppression accepts any value.
+    Maps the name of each output to the first finding that says so. A finding that a suppression allows does not count,
+    because whoever wrote the suppression accepts any value.
     """
     found: dict[str, Finding] = {}
     for finding in findings:
@@ -28,7 +28,7 @@ def find_undefined(findings: Sequence[Finding]) -> Mapping[str, Finding]:
 def mark_undefined(
     outputs: Mapping[str, Verdict], findings: Sequence[Finding], unlooked: Collection[str] = ()
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts, changed to `unknown` for each output that would count as right but has no defined value.
+    """Returns the verdicts, with `unknown` for each output that would count as right but has no defined value.
 
     unlooked: names of outputs that may hold bytes that nobody has written, if no replay has decided that.
     """
@@ -42,9 +42,9 @@ def mark_undefined(
 def compute_replayed_verdicts(
     outputs: Mapping[str, Verdict], findings: tuple[Finding, ...], replay: Replay
 ) -> Mapping[str, Verdict]:
-    """Returns the verdicts that hold once the program is replayed: those of the analysis, except for the outputs that the
-    replay shows to be undefined.
+    """Returns the verdicts that hold after the replay.
 
+    They are those of the analysis, except for the outputs that the replay shows to be undefined.
     outputs, findings: those of the analysis alone. replay: the record of the replay, which may say that none was done.
     """
     measured = Measured(outputs=outputs, findings=findings, replay=replay, device=None)

@@ -1,4 +1,7 @@
-"""Finds the functions that have to return a value which a kernel overwrites in one function and others read."""
+"""Finds the functions that have to return the new contents of an array that a kernel overwrites.
+
+One function calls the kernel, and others read the array. Each function between them has to return the new contents.
+"""
 
 import ast
 from collections.abc import Sequence
@@ -15,12 +18,14 @@ _MOST_FUNCTIONS = 2
 
 
 def find_way_to(call: CallPlace, reads: Sequence[ReadPlace], source_roots: Sequence[str] = ()) -> tuple[list[str], str]:
-    """Returns the functions that have to return a value which is overwritten in one function and read in another, innermost
-    first, and, as text, the functions that read it, with their lines.
+    """Returns the functions that have to return the overwritten value, innermost first, and a text about its readers.
 
-    Both are empty if the function that calls the kernel, or one inside of it, contains every read, if the reads are in a
-    backward pass, or if too many functions lie in between. source_roots: folders whose files may be read, to find a function
-    that calls both; () if none.
+    The text names the functions that read the value, with their lines. Both results are empty if the function that calls
+    the kernel, or one inside of it, contains every read. They are also empty if the reads are in a backward pass, or if
+    too many functions lie in between.
+
+    source_roots: folders whose files may be read, to find a function that calls both the kernel's function and a
+    reader's; () if none.
     """
     home = call.line
     if home is None or not home.function or call.in_backward:
@@ -67,8 +72,10 @@ def _find_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
 
 
 def count_returning(call: CallPlace, names: Sequence[str], through: Sequence[str], roots: Sequence[str]) -> int:
-    """Returns how many of the functions `through`, counted from the innermost one, return the variables `names` already,
-    which get the new contents.
+    """Returns how many of the functions `through` return the variables `names` already.
+
+    The functions are counted from the innermost one to the first that does not return them. The variables get the new
+    contents.
     """
     frames = [call.line, *call.callers]
     given: list[str | None] = [*names]
@@ -144,5 +151,5 @@ def _is_inside(line: SourceLine, home: SourceLine) -> bool:
 
 
 def name_function(line: SourceLine) -> str:
-    """Returns the name of the function around a line, without the functions around that."""
+    """Returns the name of the innermost function around a line, such as `step` for `outer.<locals>.step`."""
     return line.function.rpartition("<locals>.")[2]

@@ -35,7 +35,7 @@ _BACKWARD = "transpose("
 
 
 def name_outputs(names: Sequence[str]) -> str:
-    """Returns the names as text, such as "`a`, `b` and `c`"."""
+    """Returns the names as text, each in backticks, such as "`a`, `b` and `c`"."""
     return join_words([f"`{name}`" for name in names]) or "no output"
 
 
@@ -45,12 +45,12 @@ def begin_sentence(names: Sequence[str], singular: str, plural: str) -> str:
 
 
 def find_producer(value: HloInstruction) -> HloInstruction:
-    """Returns the instruction that computes the value, looking through bitcasts and tuple elements."""
+    """Returns the instruction that computes the value. Bitcasts and tuple elements between the two are skipped."""
     return look_through(value, _PLACES)
 
 
 def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair: which call overwrites which operand, and when."""
+    """Returns evidence as a (label, sentence) pair: which call overwrites which operand, and when."""
     call = context.optimized_call(write)
     if call is None:
         return "write", f"%{write.call.name} of the program as written overwrites operand {write.operand}"
@@ -63,9 +63,10 @@ def describe_write(context: Context, write: HiddenWrite) -> tuple[str, str]:
 
 
 def name_call(context: Context, write: HiddenWrite) -> tuple[str, str]:
-    """Returns a name for the call of a hidden write, and its place. If the program calls the kernel once, these are the
-    kernel's name and an empty text. Otherwise they are a text such as "the second of 3 calls of `k`", and the innermost
-    line that only this call has, as ` (FILE:LINE)`.
+    """Returns a name for the call of a hidden write, and its place as text.
+
+    If the program calls the kernel once, these are the kernel's name and an empty text. Otherwise the name is a text such
+    as "the second of 3 calls of `k`". The place is then the innermost line that only this call has, as ` (FILE:LINE)`.
     """
     calls = {
         one.frames: one for one in context.writes if one.kernel == write.kernel and one.module is write.module
@@ -87,8 +88,9 @@ def _name_ordinal(number: int) -> str:
 
 
 def locate_call(context: Context, write: HiddenWrite) -> CallPlace:
-    """Returns the place of the kernel call that makes a hidden write: its source line, and the lines of the kernel that
-    write the operand.
+    """Returns the place of the kernel call that makes a hidden write.
+
+    It has the source line of the call, and the lines of the kernel that write the operand.
     """
     site = context.sites.get(write.tag_path[-1]) if write.tag_path else None
     effects = next((one for call, one in (*context.calls, *context.optimized_calls) if call is write.call), None)
@@ -116,10 +118,11 @@ def _list_written(context: Context, write: HiddenWrite) -> tuple[int, ...]:
 
 
 def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine | None = None) -> CallPlace:
-    """Returns the source line of a call, and its callers. site: the line of the call according to the trace of the
-    program, which is more reliable than the HLO; None if the trace has no line.
+    """Returns the source line of a call and of its callers.
 
-    Several frames in a row at one line are one caller: a loop of JAX traces its body in frames of its own.
+    site: the line of the call according to the trace of the program, which is more reliable than the HLO; None if the
+    trace has no line. Several frames in a row at one line are one caller: a loop of JAX traces its body in frames of its
+    own.
     """
     every = (frame for frame, _ in groupby(iterate_user_frames(module, call)))
     frames = (
@@ -135,14 +138,15 @@ def locate_instruction(module: HloModule, call: HloInstruction, site: SourceLine
 
 
 def is_in_backward(instruction: HloInstruction) -> bool:
-    """Returns whether differentiation made the instruction from an operation of the forward pass."""
+    """Returns whether differentiation made the instruction, from an operation of the forward pass."""
     return _BACKWARD in instruction.op_name
 
 
 def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None = None) -> ReadPlace:
-    """Returns the line of the user's code that reads, and whether the read is in the backward pass of that line. merged: if
-    XLA merged two operations into the reader, the operation that gets the wrong version; the reader may have the name of the
-    other operation.
+    """Returns the line of the user's code that reads, and whether the read is in the backward pass.
+
+    merged: if XLA merged two operations into the reader, the one that gets the wrong version; otherwise None. The reader
+    may have the name of the one that gets the right version.
     """
     if merged is not None:
         place = locate_merged(context, merged)
@@ -155,14 +159,16 @@ def locate_read(context: Context, read: ReadFinding, merged: MergedRead | None =
 
 
 def locate_merged(context: Context, merged: MergedRead) -> ReadPlace:
-    """Returns the place in the user's program of an operation that XLA merged with another one."""
+    """Returns the place in the user's program of an operation that XLA merged with a second operation."""
     line = find_user_line(context.program, merged.operation)
     return ReadPlace(line=line, in_backward=line is not None and is_in_backward(merged.operation))
 
 
 def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair, about two operations that XLA merged although they mean different
-    versions. The sentence has, for each, the innermost source line that only this operation has.
+    """Returns evidence, a (label, sentence) pair, about two operations that XLA wrongly merged.
+
+    The two operations mean different versions of a value. The sentence has, for each, the innermost source line that only
+    this operation has.
     """
     both = merged.operation, merged.twin
     frames = [tuple(iterate_user_frames(context.program, one)) for one in both]
@@ -182,8 +188,9 @@ def describe_merged(context: Context, merged: MergedRead) -> tuple[str, str]:
 def group_by_merged(
     context: Context, write: HiddenWrite, names: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], MergedRead | None]]:
-    """Yields pairs (names of outputs, merged operation that makes these outputs wrong). The operation is None for the
-    outputs without such an operation.
+    """Yields the outputs in groups, as pairs of (names of outputs, operation that makes them wrong).
+
+    The operation is one that XLA merged with a second one. It is None for the outputs without such an operation.
     """
     outputs = list(context.verdicts.outputs)
     found: dict[int | None, tuple[tuple[str, ...], MergedRead | None]] = {}
@@ -201,8 +208,9 @@ UPDATE_HELP = (
 
 
 def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
-    """Yields (label, sentence) pairs about the first two grid programs that access the same bytes in a replay; yields
-    nothing if there are none.
+    """Yields (label, sentence) pairs about the first two grid programs that access the same bytes in a replay.
+
+    Yields nothing if there are none.
     """
     meeting = next(iter(launch.meetings), None)
     if meeting is None:
@@ -220,7 +228,7 @@ def describe_meeting(launch: LaunchNumbers) -> Iterator[tuple[str, str]]:
 
 
 def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
-    """Returns evidence, a (label, sentence) pair, for a launch whose results are equal in all orders that replay tried."""
+    """Returns evidence, a (label, sentence) pair, that the results of a launch are equal in all orders that replay tried."""
     return (
         "replay",
         f"on the drawn inputs, running the grid's programs of %{launch.instruction} in reverse order or all at once gives"
@@ -229,8 +237,9 @@ def describe_equal_results(launch: LaunchNumbers) -> tuple[str, str]:
 
 
 def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
-    """Returns the name of a kernel's buffer, such as `operand 0` or `output 0`; `no operand` for None. buffer: the
-    number of the buffer, where the call's operands are counted before its outputs.
+    """Returns the name of a kernel's buffer, such as `operand 0` or `output 0`, or `no operand` for None.
+
+    buffer: the number of the buffer. The operands of the call are counted first, then its outputs.
     """
     if buffer is None:
         return "no operand"
@@ -238,8 +247,9 @@ def name_buffer(launch: LaunchNumbers, buffer: int | None) -> str:
 
 
 def advise_zeros(target: str, outputs: Sequence[int]) -> str:
-    """Returns the help of a finding: how to fill these outputs with zeros before the kernel runs. target: the custom call's
-    target, which identifies the library that made the call.
+    """Returns the help of a finding, which says how to fill these outputs with zeros before the kernel runs.
+
+    target: the custom call's target. It identifies the library that made the call.
     """
     numbers = "".join(f"{number}, " for number in outputs).strip()
     numbers = numbers if len(outputs) == 1 else numbers.removesuffix(",")
@@ -254,7 +264,7 @@ def advise_zeros(target: str, outputs: Sequence[int]) -> str:
 
 
 def render_at(line: SourceLine | None, *, in_backward: bool = False) -> str:
-    """Returns a source line for the end of a sentence, such as ` (train.py:41)`; empty for None."""
+    """Returns a source line for the end of a sentence, such as ` (train.py:41)`. Empty for None."""
     if line is None:
         return ""
     place = join_place(line.file, line.line)
@@ -271,14 +281,15 @@ SPARE = "before jax-triton 0.4 the kernel also needs a spare pointer for each ne
 
 
 def describe_keeping_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns the help of a finding about a reader that needs the old contents: how to declare the write at the kernel
-    call.
+    """Returns the help of a finding about a reader that needs the old contents.
+
+    It says how to declare the write at the kernel call and keep the old contents.
     """
     return f"{describe_remedy(context, write)}: XLA then keeps the original for its other readers"
 
 
 def describe_remedy(context: Context, write: HiddenWrite) -> str:
-    """Returns the help of a finding: how the kernel call can declare the write."""
+    """Returns the help of a finding, which says how the kernel call can declare the write."""
     if write.output is not None:
         return UNFUSED
     call = locate_call(context, write)
@@ -298,8 +309,9 @@ def describe_remedy(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_written(call: CallPlace) -> str:
-    """Returns the value to pass as `written` of `call_in_place`, as text: the names of the kernel's parameters if all are
-    known.
+    """Returns a phrase for the argument `written` of `call_in_place`, such as "`written='x_ptr'`".
+
+    If the names of the kernel's parameters are unknown, the phrase names the positions of the operands.
     """
     if call.parameters and all(call.parameters):
         return f"`written={render_names(call.parameters)}`"
@@ -310,17 +322,19 @@ def describe_written(call: CallPlace) -> str:
 
 
 def render_names(names: Sequence[str]) -> str:
-    """Returns these names of a kernel's parameters as Python source, to pass as `written` of `call_in_place`: a string
-    for one name, a tuple of strings for several.
+    """Returns names of a kernel's parameters as Python source, for the argument `written` of `call_in_place`.
+
+    One name becomes a string, and several become a tuple of strings.
     """
     texts = [f'"{name}"' for name in names]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def describe_accesses(context: Context, write: HiddenWrite) -> tuple[tuple[str, str], ...]:
-    """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write. It is for
-    dumps that have the schedule without the program as written. Empty if the program is known: then the verdicts say
-    which version each reader should get.
+    """Returns evidence, (label, sentence) pairs, about the readers of the operand before and after the write.
+
+    It is for dumps that have the schedule without the program as written. Empty if the program is known: then the
+    verdicts say which version each reader should get.
     """
     found = context.accesses.get(write.index)
     if found is None:
@@ -349,7 +363,7 @@ def _list_readers(readers: Sequence[HloInstruction], times: Mapping[int, int], w
 
 
 def find_read_operand(read: ReadFinding) -> HloInstruction | None:
-    """Returns the operand through which the reader gets the value; None if it is unknown."""
+    """Returns the operand through which the reader gets the value, or None if this operand is unknown."""
     wrong = read.wrong
     if wrong is None or wrong.operand is None:
         return None
@@ -357,9 +371,7 @@ def find_read_operand(read: ReadFinding) -> HloInstruction | None:
 
 
 def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
-    """Returns the names of the instructions that a wrong read involves: the kernel call, the reader, and the producer
-    of the value that it reads.
-    """
+    """Returns the names of the instructions in a wrong read: the kernel call, the reader, and the producer of the value."""
     call = context.optimized_call(read.write)
     operand = find_read_operand(read)
     found = [i.name for i in (call, read.reader, operand and find_producer(operand)) if i is not None]
@@ -367,8 +379,9 @@ def name_instructions(context: Context, read: ReadFinding) -> tuple[str, ...]:
 
 
 def find_path(start: HloInstruction, end: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the instructions on a shortest path along operands from `start` (excluded) to `end` (included); () if
-    there is no path.
+    """Returns the instructions on a shortest path along operands from `start` to `end`.
+
+    `end` is included and `start` is not. Returns () if there is no path.
     """
     path = find_shortest_path([end], list_operands, lambda one: one is start, most=_MAX_PATH)
     return path[-2::-1]
@@ -384,8 +397,9 @@ _MOST_CALLERS = 3
 
 
 def describe_callers(call: CallPlace) -> tuple[tuple[str, str], ...]:
-    """Returns evidence, (label, sentence) pairs, about the callers of the kernel call's line: the innermost ones first,
-    then the outermost.
+    """Returns evidence, (label, sentence) pairs, about the functions from which the kernel's call is reached.
+
+    The innermost callers come first, then the outermost.
     """
     callers = call.callers
     shown = callers if len(callers) <= _MOST_CALLERS else (*callers[: _MOST_CALLERS - 1], callers[-1])

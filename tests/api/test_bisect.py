@@ -97,16 +97,16 @@ def test_ctrl_c_returns_the_answer_so_far(edges: dict[str, Bisection], cache: Pa
 @pytest.mark.parametrize(
     ("axis", "changes", "message"),
     [
-        (Axis.EDGES, {"device": True}, "`--device` is for `--over mitigation`, not for `--over edges`"),
+        (Axis.EDGES, {"device": True}, "`--device` works only with `--over mitigation`, not with `--over edges`"),
         (
             Axis.FLAGS,
             {"toolchains": ("seed",)},
-            "`--toolchains` and `--create` are for `--over toolchains`, not for `--over flags`",
+            "`--toolchains` and `--create` work only with `--over toolchains`, not with `--over flags`",
         ),
         (
             Axis.TARGETS,
             {"create": True},
-            "`--toolchains` and `--create` are for `--over toolchains`, not for `--over targets`",
+            "`--toolchains` and `--create` work only with `--over toolchains`, not with `--over targets`",
         ),
         (Axis.TOOLCHAINS, {"toolchain": "seed"}, "`--over toolchains` compares several toolchains"),
     ],

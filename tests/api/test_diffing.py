@@ -138,10 +138,10 @@ def test_a_side_that_declares_its_write_is_not_called_without_in_place_kernels(
     [
         ({"subjects": ()}, "expected two things to compare but got 0"),
         ({"subjects": ("a",)}, "expected two things to compare but got 1"),
-        ({"subjects": ("a", "b")}, "there is no `a`"),
+        ({"subjects": ("a", "b")}, "there is no artifact or dump `a`"),
         ({"subjects": ("a",), "targets": ("a100",)}, "expected two different targets or toolchains"),
         ({"subjects": ("a",), "toolchains": ("a", "b", "c")}, "expected two toolchains to compare but got 3"),
-        ({"subjects": (), "targets": ("a100", "h100")}, "expected a case to compile twice but got none"),
+        ({"subjects": (), "targets": ("a100", "h100")}, "no case is given to compile twice"),
         ({"subjects": ("a",), "targets": ("h100", "h100")}, "expected two different targets to compare"),
         ({"subjects": ("a",), "targets": ("a100", "h100"), "module": "*"}, "`--module` chooses among the modules"),
     ],

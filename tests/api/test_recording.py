@@ -130,7 +130,7 @@ def test_a_case_that_could_not_be_analysed_is_not_recorded() -> None:
 
 def test_two_cases_with_one_id_cannot_be_recorded(project: Project) -> None:
     options = replace(project.select("tied.py", "released.py"), record=True)
-    with pytest.raises(InputError, match=r"expected one case `released` but it is in .*released.py"):
+    with pytest.raises(InputError, match=r"two cases are called `released`, in .*released.py"):
         api.check(options)
 
 

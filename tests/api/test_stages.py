@@ -206,4 +206,4 @@ def test_a_compiled_program_is_judged_as_a_dump_without_its_program(tmp_path: Pa
     assert "there is no module from before the optimizations" in lacks
     assert "inconsistent" not in lacks
     assert idle == "double sm_9.0 nothing to check"
-    assert refused == "a compiled program takes no `expected`: pass the original function instead"
+    assert refused == "`expected` cannot be used with a compiled program: pass the original function instead"

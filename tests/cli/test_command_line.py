@@ -91,13 +91,16 @@ def test_the_file_gets_the_format_and_stdout_keeps_the_table(
     assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
 
 
-@pytest.mark.parametrize("place", ["", "missing/report.json"])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("", "expected a file for --output"), ("missing/report.json", "the directory of --output, `")],
+)
 def test_an_unwritable_output_is_an_error_before_any_work(
-    api: FakeApi, run_command: RunCommand, tmp_path: Path, place: str
+    api: FakeApi, run_command: RunCommand, tmp_path: Path, place: str, said: str
 ) -> None:
     outcome = run_command("check", "--output", str(tmp_path / place))
     assert outcome.code == 2
-    assert outcome.err.startswith("error: expected ")
+    assert outcome.err.startswith(f"error: {said}")
     assert api.asked == []
 
 

@@ -61,9 +61,9 @@ def test_each_format_goes_where_it_is_sent(files: Files, tmp_path: Path, run_com
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not JSON"),
+        ("{", "expected JSON"),
         ("{}", "expected an array for `cases`"),
-        (render_json(make_compared_report([make_compared("other")])), "expected a case that both reports have"),
+        (render_json(make_compared_report([make_compared("other")])), "no case is in both reports"),
     ],
 )
 def test_bad_input_is_2_in_one_line(text: str, said: str, files: Files, run_command: RunCommand) -> None:

@@ -29,13 +29,13 @@ def test_a_foreign_directory_is_refused_before_any_work(api: FakeApi, run_comman
     (tmp_path / "thesis.tex").write_text("", encoding="utf-8")
     outcome = run_command("check", "--html", str(tmp_path))
     assert outcome.code == 2
-    assert "holds something else" in outcome.err
+    assert "has other files" in outcome.err
     assert api.asked == []
 
 
 def test_a_foreign_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<!doctype html><title>mine</title>", encoding="utf-8")
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="has other files"):
         require_html_directory(tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match=r"cannot write to .*: no permission"):
+    with pytest.raises(InputError, match=r"no permission to write to "):
         require_html_directory(tmp_path / "pages")
 
 

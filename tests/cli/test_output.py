@@ -107,7 +107,10 @@ def test_a_refused_run_has_one_error_in_the_format_of_a_bug_report(api: FakeApi,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--bisect", "flags"), "`--bisect` is for a bug report: add `--format issue`, or use `ligerdiag bisect`"),
+        (
+            ("--bisect", "flags"),
+            "`--bisect` works only for a bug report: add `--format issue`, or use `ligerdiag bisect`",
+        ),
         (("--bisect", "edges", "--format", "issue"), "expected one of passes, flags, targets, toolchains for --bisect"),
     ],
 )
@@ -148,7 +151,7 @@ def test_fail_on_and_strict_apply_to_junit_tests(api: FakeApi, run_command: RunC
         ),
         ("html=out", "but got `html`; write `./html=out` for a file"),
         ("sarif=", "expected a file after `sarif=`"),
-        ("sarif=missing/out.sarif", "expected the directory of --output to exist but `missing` does not"),
+        ("sarif=missing/out.sarif", "the directory of --output, `missing`, does not exist"),
         ("sarif=.", "is a directory"),
     ],
 )

@@ -64,7 +64,7 @@ def test_progress_of_create_goes_to_stderr_without_control_characters(run_comman
     ("words", "told"),
     [
         (("create",), "expected the names of the toolchains to create"),
-        (("list", "seed"), "`list` takes no names but got `seed`"),
+        (("list", "seed"), "`list` takes no names, but got `seed`"),
     ],
 )
 def test_create_requires_names_and_list_refuses_them(

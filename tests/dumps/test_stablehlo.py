@@ -193,7 +193,7 @@ def test_the_command_has_the_exit_codes_of_inspect(save: Save, run_cli: Callable
 
 def test_options_of_a_compile_need_stablehlo(dumps: Path, inspect: Inspect) -> None:
     for words, option in (({"targets": ("a100",)}, "--target"), ({"toolchain": "default"}, "--toolchain")):
-        with pytest.raises(InputError, match=f"`{option}` is for files with StableHLO"):
+        with pytest.raises(InputError, match=f"`{option}` works only with files of StableHLO"):
             inspect(dumps / "losses", **words)
 
 

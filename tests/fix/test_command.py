@@ -40,7 +40,7 @@ def test_a_case_without_a_known_cure_exits_with_4(shared_cache: Path, tmp_path: 
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     outcome = run_warm_command(["fix", "mine.py"], cwd=tmp_path, environment=environment)
     assert outcome.code == 4
-    assert "no cure is proved: the arguments of the call are unpacked with `*` (mine.py:22)" in outcome.out
+    assert "no cure is proved: the source does not show the arguments that `*` unpacks (mine.py:22)" in outcome.out
 
 
 def test_check_prints_the_diff_after_its_report(shared_cache: Path, tmp_path: Path) -> None:

@@ -94,14 +94,17 @@ def test_a_part_gets_the_new_contents(program: str, added: list[str], tmp_path: 
             write_function("pair = (h, s)", "t = f(pair[0], s)", "return t + pair[0]"),
             r"`pair\[0\]` would .*: `pair` is a tuple",
         ),
-        (write_function("t = f(k.w, s)", "return t + k.w", head="def g(k, s):"), "nothing shows whether `k.w` can be"),
+        (
+            write_function("t = f(k.w, s)", "return t + k.w", head="def g(k, s):"),
+            "the source does not show whether `k.w` can be",
+        ),
         (
             write_function("state = S(h, 1)", "old = state", "t = f(state.y, s)", "return old, state") + STATE,
-            "`S` is a NamedTuple, to which nothing can be assigned",
+            "`S` is a NamedTuple, whose fields cannot be assigned",
         ),
         (
             write_method("t = f(self.r, s)", "return t").replace("class A", "class A(eqx.Module)"),
-            "nothing shows whether an object of `Module` can be changed",
+            "the source does not show whether an object of `Module` can be changed",
         ),
         (
             write_method("t = f(self.r, s)", "return t", before="    @partial(jax.jit, static_argnums=0)\n"),

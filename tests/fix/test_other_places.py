@@ -82,7 +82,7 @@ def test_the_members_of_an_enumeration_are_tried_and_a_declared_alias_first(tmp_
 
 def test_an_argument_that_is_not_about_writing_is_left_alone(tmp_path: Path) -> None:
     program = f'def low(operands, casting="gemma"):\n    return {KERNEL}\n\n\ndef step(x):\n    return low([x])\n'
-    with pytest.raises(UnrelatedCureError, match="no argument on the way"):
+    with pytest.raises(UnrelatedCureError, match="no argument of the functions around"):
         list_forms(tmp_path, list_wrapper_modes, program, marks=(KERNEL, "low([x])"))
 
 
@@ -116,7 +116,7 @@ def test_a_flag_of_xla_goes_into_the_case_whose_params_fit(tmp_path: Path) -> No
 
 
 def test_several_cases_that_fit_are_not_changed(tmp_path: Path) -> None:
-    with pytest.raises(CannotFixError, match="several calls of `Case`"):
+    with pytest.raises(CannotFixError, match="more than one call of `Case`"):
         list_forms(
             tmp_path,
             list_flags,

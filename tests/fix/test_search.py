@@ -90,7 +90,7 @@ def test_a_call_with_unpacked_arguments_has_no_known_cure(shared_cache: Path, tm
     answer = fix(path, shared_cache)
     assert answer.best is None
     assert {one.proof for one in answer.attempts} == {Proof.NOT_APPLICABLE}
-    assert answer.attempts[0].reason == f"the arguments of the call are unpacked with `*` ({path}:22)"
+    assert answer.attempts[0].reason == f"the source does not show the arguments that `*` unpacks ({path}:22)"
 
 
 def test_a_file_that_does_not_import_is_an_error(shared_cache: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_does_not_import_is_an_error(shared_cache: Path, tmp_path: P
 
 
 def test_an_unknown_cure_is_refused_before_anything_compiles(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a cure"):
+    with pytest.raises(InputError, match="expected the name of a cure"):
         fix(tmp_path / "none.py", tmp_path, "barier")
     assert "barrier" in CURE_NAMES
 

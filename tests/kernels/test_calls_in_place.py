@@ -145,7 +145,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: adam(X, 0.1, X + 1, X, outputs=[(8,)]),
         r"expected a `jax.ShapeDtypeStruct` as output 0 .*\(8,\)",
     ),
-    "a name of triton_call": (lambda: adam(X, 0.1, X + 1, X, out_shape=SCALAR), "`out_shape` is for `triton_call`"),
+    "a name of triton_call": (
+        lambda: adam(X, 0.1, X + 1, X, out_shape=SCALAR),
+        "`call_in_place` does not take `out_shape` of `triton_call`",
+    ),
     "an operand twice": (lambda: adam(X, 0.1, X + 1, X, g_ptr=X), "`g_ptr` is given by its position and by its name"),
     "a name with a typo": (
         lambda: adam(X, 0.1, X + 1, grad_ptr=X),

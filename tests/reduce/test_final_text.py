@@ -101,5 +101,5 @@ def test_a_wrong_number_of_outputs_that_are_right_by_luck_is_not_looked_for():
     lucky = make_finding(rule="LD003", outputs=("z",))
     outputs = {"z": Verdict.LATENT}
     assert choose_finding([lucky], outputs, name="step").is_lucky
-    with pytest.raises(InputError, match="`--numbers` needs a wrong number, and LD003 is about outputs that are right"):
+    with pytest.raises(InputError, match="`--numbers` needs a wrong number, but LD003 is about outputs that are right"):
         choose_finding([lucky], outputs, name="step", needs_numbers=True)

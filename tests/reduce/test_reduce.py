@@ -260,12 +260,12 @@ def test_a_right_program_has_nothing_to_keep(tmp_path):
         + right
         + '\n\nCASE = Case(name="right", function=write, args=(Arg(shape=(2, 2)),) * 2)\n'
     )
-    with pytest.raises(InputError, match="`right` has no finding: there is nothing to keep"):
+    with pytest.raises(InputError, match="`right` has no finding, so there is nothing to reduce"):
         reduce_text(tmp_path, text)
 
 
 def test_a_rule_without_a_finding_is_refused(tmp_path):
-    with pytest.raises(InputError, match="`read_after` has no finding of LD001: there is nothing to keep"):
+    with pytest.raises(InputError, match="`read_after` has no finding of LD001, so there is nothing to reduce"):
         reduce_text(tmp_path, COPY, rule="LD001")
 
 

@@ -24,10 +24,10 @@ FOREIGN = ("Expecting", "codec", "char ", "None", "Error", "Traceback")
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "not JSON: it is empty"),
-        (b'{\n "a": 1,\n}', "not JSON from line 3, column 1 on"),
-        (b"[" * 100_000, "not JSON: it is nested too deeply"),
-        (b'{"a": ' + b"1" * 5000 + b"}", "not JSON: it is nested too deeply, or a number in it is too long"),
+        (b"", "expected JSON but got an empty text"),
+        (b'{\n "a": 1,\n}', "expected JSON, but line 3 has an error at column 1"),
+        (b"[" * 100_000, "expected JSON, but it is nested too deeply"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "expected JSON, but it is nested too deeply, or a number in it is too long"),
         (b"{}\xff", "expected text in UTF-8, but byte 3 is invalid"),
         (b"[]", "expected an object for `document` but got []"),
         (b"{}", "but got nothing"),

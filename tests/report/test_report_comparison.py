@@ -363,7 +363,7 @@ def test_unknown_fields_causes_and_lines_of_another_version_are_no_error() -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not JSON"),
+        ("", "expected JSON"),
         ("[]", "expected an object"),
         ("{}", "expected an array for `cases`"),
         ('{"differences": []}', "expected an array for `cases`"),

@@ -82,7 +82,7 @@ def test_a_finding_of_another_case_or_target_is_new(tmp_path: Path) -> None:
 def test_a_note_says_which_new_findings_are_known_only_on_another_target(tmp_path: Path) -> None:
     known = record(tmp_path, FOUND)
     (note,) = known.describe_other_targets([("step", "a100", FOUND)])
-    assert note.startswith(f"`{tmp_path / 'known.json'}` has the new findings of `a100` for `h100` alone: ")
+    assert note.startswith(f"`{tmp_path / 'known.json'}` records the new findings of `a100` only for `h100`: ")
     assert known.describe_other_targets([("step", "h100", FOUND), ("other", "a100", FOUND)]) == ()
     assert known.describe_other_targets([("step", "a100", replace(FOUND, rule="LD001"))]) == ()
 

@@ -100,7 +100,7 @@ def test_a_page_is_made_only_from_a_complete_report() -> None:
         ""
     ] * 4
     assert render_case_page(pack_record(replace(report, cases=())), case.id) == ""
-    with pytest.raises(FieldError, match="a complete record of at most 64 bytes"):
+    with pytest.raises(FieldError, match="is incomplete, or has more than 64 bytes"):
         unpack_record(CheckReport, data, maximum=64)
     hostile = replace(case, id="<script>alert(1)</script>", error="<script>alert(2)</script>")
     assert "<script>alert" not in render_case_page(pack_record(make_report(hostile)), hostile.id)

@@ -1,5 +1,7 @@
-"""Finds what holds an array besides a variable: other variables, tuples, dicts and objects that got it, or from which the
-variable got it.
+"""Finds everything in a function that may hold an array besides the variable that is passed to the kernel: its holders.
+
+A holder is another variable, a tuple, a dict or an object. It got the array from the variable, or the variable got the
+array from it.
 """
 
 from collections.abc import Iterator
@@ -32,7 +34,7 @@ OBJECTS = frozenset({"self", "cls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Holder:
-    """Something that holds the array besides the argument of the call."""
+    """A variable or object that holds the array, besides the argument of the call."""
 
     node: cst.CSTNode
     """The expression by which it came to hold the array."""
@@ -46,18 +48,19 @@ class Holder:
 
 
 def is_self(node: cst.CSTNode) -> bool:
-    """Returns whether an expression is the object or class of a method."""
+    """Returns whether an expression is `self` or `cls`: the object or class of a method."""
     return isinstance(node, cst.Name) and node.value in OBJECTS
 
 
 def is_part(file: SourceFile, value: cst.Subscript) -> bool:
-    """Returns whether a subscript takes a part of a dict, tuple or list. That of an array is a new array."""
+    """Returns whether a subscript takes an element of a dict, tuple or list. A subscript of an array makes a new array."""
     return bool(find_container(file, value))
 
 
 def find_container(file: SourceFile, value: cst.Subscript) -> str:
-    """Returns the kind of the container of which a subscript takes a part: `dict`, `list` or `tuple`; empty if the source
-    does not show it, as for an array.
+    """Returns the kind of container from which a subscript takes an element: `dict`, `list` or `tuple`.
+
+    Empty if the source does not show the kind, or if the container is an array.
     """
     indices = [one.slice.value for one in value.slice if isinstance(one.slice, cst.Index)]
     if len(indices) != len(value.slice):
@@ -186,7 +189,7 @@ def _read_kind(node: cst.BaseExpression) -> str:
 
 
 def list_holders(file: SourceFile, call: cst.Call, variable: SourceVariable) -> list[Holder]:
-    """Returns everything that may hold the array of a variable when the call runs."""
+    """Returns all variables and objects that may hold the array of a variable when the call runs."""
     found: list[Holder] = []
     inside, seen = set(file.find(cst.Name, call)), {variable.name}
     first = _find_last_binding(file, call, variable)
@@ -224,8 +227,10 @@ def list_holders(file: SourceFile, call: cst.Call, variable: SourceVariable) -> 
 
 
 def list_part_holders(file: SourceFile, call: cst.Call, value: cst.Attribute | cst.Subscript) -> list[Holder]:
-    """Returns the variables and other objects of the call's function that may hold the array which is the part `value` of an
-    object, apart from that object: those that got it from the part, and those from which the part got it.
+    """Returns the variables and objects that may hold the same array as a part of an object, such as `self.r`.
+
+    They got the array from this part, or the part got it from them. The object itself is left out. Only the function
+    around the call is searched.
     """
     text, function = file.module.code_for_node(value), file.find_function(call)
     root = describe_part(file, value)
@@ -308,7 +313,7 @@ def _as_remote(holder: Holder, *, is_array: bool) -> Holder:
 
 
 def describe_part(file: SourceFile, value: cst.BaseExpression) -> Holder:
-    """Returns the holder of a part of an object, such as `self.r`, or `r` of `pair[0]`."""
+    """Returns the holder for a part of an object, such as `self.r` or `pair[0]`. The name of the latter is `pair`."""
     root = value
     while isinstance(root, cst.Attribute | cst.Subscript | cst.Call):
         root = root.func if isinstance(root, cst.Call) else root.value
@@ -317,7 +322,7 @@ def describe_part(file: SourceFile, value: cst.BaseExpression) -> Holder:
 
 
 def follow_array(file: SourceFile, read: cst.BaseExpression) -> Iterator[Holder]:
-    """Yields what gets the array by a read of a variable that has it."""
+    """Yields the variables and objects that get the array where the expression `read` reads its variable."""
     child: cst.CSTNode = read
     is_array = True
     for parent in file.list_parents(read):
@@ -468,7 +473,7 @@ def _may_return_argument(file: SourceFile, name: str) -> bool:
 def list_leaves(
     file: SourceFile, value: cst.BaseExpression, is_array: bool, derived: cst.CSTNode | None
 ) -> Iterator[Holder]:
-    """Yields the objects from which an expression takes an array without computing a new one."""
+    """Yields the variables and objects from which an expression takes an array without computing a new one."""
     match value:
         case cst.Name(value=name):
             yield Holder(node=value, text=name, name=name, is_array=is_array, derived=derived)

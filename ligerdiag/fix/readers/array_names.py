@@ -1,8 +1,9 @@
-"""Finds the other names of an array that a kernel overwrites: `saved = r`, `pair = (r, w)`, `r = self.r`.
+"""Finds all names of an array that a kernel overwrites, besides the argument of the call: `saved = r`, `pair = (r, w)`,
+`r = self.r`.
 
-The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only the
-names that are assigned again have them. So a change assigns the new contents to every plain variable that certainly holds
-the array and is read later. The change is refused if anything else may hold the array and may be read later.
+The author of a hidden write expects every name of the array to have the new contents. After the write is declared, only
+the names that are assigned again have them. So a change assigns the new contents to every plain variable that certainly
+holds the array and is read later. The change is refused if anything else may hold the array and may be read later.
 """
 
 from collections.abc import Iterator
@@ -39,9 +40,7 @@ NOWHERE = "_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContents:
-    """The variables in a function that have to get new contents, because a kernel call in the function overwrites their
-    array.
-    """
+    """The variables in a function that must be assigned the new contents of an array after a kernel call overwrites it."""
 
     name: str = NOWHERE
     """The variable to which the call's result is assigned; `NOWHERE` if the function does not read it."""
@@ -59,18 +58,20 @@ class NewContents:
 
     @property
     def after(self) -> list[str]:
-        """Returns the source lines to put after the call."""
+        """Returns the source lines that have to follow the call."""
         return [*([self.replaced] if self.replaced else []), *(f"{one} = {self.name}" for one in self.followers)]
 
 
 def plan_new_contents(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, hands_up: bool
 ) -> NewContents:
-    """Returns the variables that have to get the new contents of the argument `value` of a call. Raises CannotFixError if
-    something else may hold the array and be read later, and cannot be assigned to, such as an object that other code keeps.
+    """Returns the variables that must be assigned the new contents of the argument `value` after a call.
 
-    writer: name of the function that overwrites the array, for messages. hands_up: whether the callers of the function of
-    the call get the new contents of its parameters, or of their parts, as well.
+    writer: name of the function that overwrites the array, for messages. hands_up: whether the callers of the function
+    around the call get the new contents of its parameters, or of their parts, as well.
+
+    Raises CannotFixError if something that cannot be assigned to may hold the array and be read later, such as an object
+    that other code keeps.
     """
     if isinstance(value, cst.Attribute | cst.Subscript):
         return _plan_part(project, file, call, value, writer, hands_up=hands_up)

@@ -17,14 +17,15 @@ from ligerdiag.fix.source_file import CannotFixError, SourceFile, get_name
 
 
 class UnreachedCallerError(CannotFixError):
-    """Raised if a caller would still read the old contents of an overwritten array. A change that also returns the new
-    contents to the callers may help.
+    """Raised if a caller would still read the old contents of an overwritten array.
+
+    A change that also returns the new contents to the callers may help.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
-    """A function and some of its parameters, whose arrays a kernel overwrites. Callers may read these arrays later."""
+    """A function and those of its parameters whose arrays a kernel overwrites. Callers may read these arrays later."""
 
     file: SourceFile
     function: cst.FunctionDef
@@ -38,20 +39,21 @@ class Handed:
 
 
 def list_own_parameters(function: cst.FunctionDef) -> list[str]:
-    """Returns the names of a function's parameters, those with `*` left out."""
+    """Returns the names of a function's parameters, without `*args` and `**keywords`."""
     parts = function.params
     return [one.name.value for one in (*parts.posonly_params, *parts.params, *parts.kwonly_params)]
 
 
 def name_function(file: SourceFile, function: cst.FunctionDef) -> str:
-    """Returns the name of a function, preceded by that of its class if it is a method: `Model.step`."""
+    """Returns the name of a function, or of a method with its class, such as `Model.step`."""
     owner, name = file.find_class(function), function.name.value
     return name if owner is None else f"{owner.name.value}.{name}"
 
 
 def is_used_as_value(caller: Caller, function: cst.FunctionDef, parameters: Iterable[str]) -> bool:
-    """Returns whether a use of a function is no call that shows the arguments of these parameters: the function is passed as
-    a value, or a `partial` gives it one of these arguments.
+    """Returns whether a use of a function does not show the arguments of these parameters.
+
+    That is so if the function is passed as a value, or if a `partial` gives it one of these arguments.
     """
     places = [list_own_parameters(function).index(one) for one in parameters]
     is_bound = any(place < caller.first for place in places) or not set(parameters).isdisjoint(caller.bound)
@@ -59,9 +61,10 @@ def is_used_as_value(caller: Caller, function: cst.FunctionDef, parameters: Iter
 
 
 def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> cst.BaseExpression | None:
-    """Returns the argument that a call passes for a parameter; None if the call passes no argument for it. Raises
-    CannotFixError if the call unpacks its arguments with `*` or `**`, so that the source does not show which argument the
-    parameter gets.
+    """Returns the argument that a call passes for a parameter, or None if it passes none.
+
+    Raises CannotFixError if the call unpacks its arguments with `*` or `**`. The source then does not show which argument
+    the parameter gets.
     """
     assert caller.call is not None
     named = next((one for one in caller.call.args if one.keyword is not None and one.keyword.value == parameter), None)
@@ -71,14 +74,15 @@ def find_argument(caller: Caller, function: cst.FunctionDef, parameter: str) -> 
     for number, one in enumerate(caller.call.args):
         if one.star and (one.star == "**" or number <= place):
             place_text = caller.file.render_place(caller.call)
-            raise CannotFixError(f"the arguments of the call are unpacked with `{one.star}`{place_text}")
+            raise CannotFixError(f"the source does not show the arguments that `{one.star}` unpacks{place_text}")
     given = [one for one in caller.call.args if one.keyword is None and not one.star]
     return given[place].value if 0 <= place < len(given) else None
 
 
 def find_reader(project: Project, handed: Handed, depth: int) -> str:
-    """Returns a text that says which caller of the function may read the old contents, and why; empty if none does. Looks at
-    callers of callers as well, up to `depth` levels.
+    """Returns a text that says which caller of the function may read the old contents, and why. Empty if no caller does.
+
+    Callers of callers count as well, up to `depth` levels.
     """
     name = name_function(handed.file, handed.function)
     every = (*handed.parameters, *handed.containers, *handed.updated)
@@ -134,8 +138,9 @@ def _list_own(caller: Caller, value: cst.BaseExpression) -> list[str]:
 
 
 def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[Caller]:
-    """Returns each use of a function in the project once: each call, and each place where the function is
-    passed as a value.
+    """Returns each use of a function in the project once.
+
+    A use is a call, or a place where the function is passed as a value.
     """
     owner = home.find_class(function)
     if owner is None:
@@ -146,7 +151,7 @@ def list_callers(project: Project, home: SourceFile, function: cst.FunctionDef) 
 
 
 def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -> list[str]:
-    """Returns the places that may call the function although the source does not show it, such as through `getattr`."""
+    """Returns the places that may call the function in a way that the source does not show, such as through `getattr`."""
     owner = home.find_class(function)
     found = [*list_texts_that_name(project, function.name.value, home)]
     if owner is not None:
@@ -155,8 +160,9 @@ def list_unseen(project: Project, home: SourceFile, function: cst.FunctionDef) -
 
 
 def changes_results(decorator: cst.Decorator) -> bool:
-    """Returns whether a decorator may change or interpret the results of a function. Additional results would then
-    break it.
+    """Returns whether a decorator may change or interpret the results of a function.
+
+    Additional results would then break the decorator.
     """
     value = decorator.decorator
     if isinstance(value, cst.Call):

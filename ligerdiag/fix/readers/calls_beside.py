@@ -38,8 +38,9 @@ class _KernelCall:
 
 
 def list_calls_beside(site: CallSite) -> list[cst.Call]:
-    """Returns the other calls of the site's kernel in the same function that do not declare the write. A call is given as
-    the `Call` node that has the operands.
+    """Returns the calls of the site's kernel in the same function that do not declare the write, without the site itself.
+
+    A call is given as the `Call` node that has the operands.
     """
     function = site.file.find_function(site.call)
     if function is None or site.forwarding is not None:
@@ -63,9 +64,10 @@ def list_unchanged(
     parameters: Sequence[str],
     changed: Collection[cst.CSTNode],
 ) -> list[str]:
-    """Returns a text about each kernel call that the cure does not change, although it may overwrite one of a function's
-    parameters. Such a call gets the parameter directly, or through another function of the same file. A call is left out if
-    the kernel's source shows that it does not store there. changed: the changed calls.
+    """Returns a text about each unchanged kernel call that may overwrite a parameter of the function.
+
+    Such a call gets the parameter directly, or through another function of the same file. A call is left out if the
+    kernel's source shows that it does not store there. changed: the calls that the cure changes.
     """
     found: list[str] = []
     own = {one.call: one for one in _list_kernel_calls(file, function)}

@@ -90,9 +90,10 @@ class _Path:
 def describe_use(
     project: Project, file: SourceFile, node: cst.CSTNode, seen: set[cst.CSTNode], first: int = 0
 ) -> Iterator[Caller]:
-    """Yields the uses of a function that begin with the expression `node`, which refers to the function: its calls, and the
-    uses of what it is assigned to. seen: the assignments that have been followed already; each newly followed assignment is
-    added. first: as in `Caller`.
+    """Yields the uses of a function that begin with the expression `node`, which refers to the function.
+
+    These are its calls, and the uses of each variable to which it is assigned. seen: the assignments that have been
+    followed already; each newly followed assignment is added. first: as in `Caller`.
     """
     yield from _follow(project, file, node, seen, _Path(reference=node, reference_file=file, first=first))
 
@@ -166,7 +167,10 @@ def _gives_form(call: cst.Call) -> bool:
 
 
 def list_texts_that_name(project: Project, name: str, home: SourceFile) -> Iterator[str]:
-    """Yields the places that may refer to a function or method by a string: `getattr(module, "f")`, `import_module("m")`."""
+    """Yields the places that may refer to a function or method by a string.
+
+    Examples are `getattr(module, "f")` and `import_module("m")`.
+    """
     module = home.path.stem if home.path.stem != "__init__" else home.path.parent.name
     by_text = re.compile(rf"(?:{_BY_TEXT})[^\n]*[\"'](?:[\w.]*\.)?{re.escape(name)}[\"']")
     imports = re.compile(rf"{_IMPORTS_BY_TEXT}[^\n]*[\"'](?:[\w./]*[./])?{re.escape(module)}(?:\.py)?[\"']")

@@ -12,9 +12,9 @@ from ligerdiag.fix.source_file import SourceFile, get_name
 def list_imported_uses(
     project: Project, home: SourceFile, name: str, seen: set[tuple[SourceFile, str]]
 ) -> Iterator[tuple[SourceFile, cst.CSTNode]]:
-    """Yields (file, expression) for each expression in another file that refers to the name `name` of the module `home`.
+    """Yields a (file, expression) pair for each expression outside of the module `home` that refers to its name `name`.
 
-    seen: the names that have been followed already; the function adds those that it follows.
+    seen: the names that have been followed already. The function adds those that it follows.
     """
     if (home, name) in seen:
         return
@@ -67,7 +67,7 @@ def _list_paths(file: SourceFile, modules: frozenset[str]) -> tuple[set[str], se
 
 
 def list_module_names(file: SourceFile) -> set[str]:
-    """Returns the names, such as `jnp`, that the `import` statements of a file bind to modules."""
+    """Returns the names that the `import` statements of a file bind to modules, such as `jnp`."""
     return {
         (one.evaluated_alias or one.evaluated_name).partition(".")[0]
         for statement in file.find(cst.Import)

@@ -23,8 +23,10 @@ type Class = tuple[SourceFile, cst.ClassDef]
 
 
 def find_override(project: Project, home: SourceFile, function: cst.FunctionDef) -> Class | None:
-    """Returns a class of the project that overrides the method or is overridden by it: a base class of the method's class,
-    or a class derived from it, with another method of this name. None if there is none.
+    """Returns a class of the project that overrides the method, or whose method it overrides.
+
+    This is a base class of the method's class, or a class derived from it, that defines a method of the same name. None
+    if there is none.
     """
     owner = home.find_class(function)
     if owner is None:
@@ -230,9 +232,10 @@ def _list_blocks(file: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def list_unknown_receivers(
     project: Project, home: SourceFile, owner: cst.ClassDef, method: cst.FunctionDef
 ) -> Iterator[str]:
-    """Yields the places that may use the method on an object whose class is unknown: places with an attribute of the
-    method's name. A call of an object uses `__call__` without naming it. So for `__call__`, these are calls of an attribute
-    that, elsewhere in the project, holds an object of the class.
+    """Yields the places that may use the method on an object whose class is unknown.
+
+    These are places with an attribute of the method's name. A call of an object does not name `__call__`. So for
+    `__call__`, the places are calls of an attribute that holds an object of the class elsewhere in the project.
     """
     name = method.name.value
     known = {file: (classes, objects) for file, classes, objects in _list_places(project, home, owner)}

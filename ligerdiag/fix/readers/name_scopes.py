@@ -29,7 +29,7 @@ class _Use(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SourceVariable:
-    """A variable of one function, or of the module: a name with all of its uses in that scope."""
+    """A variable of one function or of the module: a name, and all places that read or bind it."""
 
     name: str
     scope: Scope
@@ -70,7 +70,7 @@ def _is_parameter(file: SourceFile, binding: cst.Name) -> bool:
 
 
 def list_assignments(file: SourceFile, variable: SourceVariable) -> list[cst.Name]:
-    """Returns the places that assign a value to the variable, without the declaration of a parameter."""
+    """Returns the places that assign a value to the variable. The declaration of a parameter does not count."""
     return [one for one in variable.bindings if not _is_parameter(file, one)]
 
 
@@ -173,10 +173,9 @@ def _is_named(file: SourceFile, name: cst.Name) -> bool:
 def find_later_read(
     file: SourceFile, call: cst.CSTNode, variable: SourceVariable, *, apart_from: cst.CSTNode | None = None
 ) -> cst.Name | None:
-    """Returns a place after the call that may read the variable before it gets another value; None if there is no such
-    place.
+    """Returns a place after the call that may read the variable before the variable gets another value.
 
-    apart_from: an expression whose reads do not count.
+    None if there is no such place. apart_from: an expression whose reads do not count.
     """
     inside, reads = set(file.find(cst.Name, call)), set(variable.reads)
     if apart_from is not None:
@@ -268,8 +267,9 @@ def _is_in_nested_scope(file: SourceFile, node: cst.CSTNode, variable: SourceVar
 
 
 def is_before(file: SourceFile, node: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Returns whether a node may be evaluated before a call: the node is above the call, or in a loop or a function that
-    contains both.
+    """Returns whether a node may be evaluated before a call.
+
+    It may if it is above the call, or in a loop or a function that contains both.
     """
     if file.get_lines(node)[0] < file.get_lines(_find_statement(file, call))[0]:
         return True
@@ -278,8 +278,9 @@ def is_before(file: SourceFile, node: cst.CSTNode, call: cst.CSTNode) -> bool:
 
 
 def dominates(file: SourceFile, earlier: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Returns whether a statement always runs before a call: it is above the call, in the same block as the call or in a
-    block around it.
+    """Returns whether a statement always runs before a call.
+
+    It does if it is above the call, in the same block as the call or in a block around it.
     """
     block = next((one for one in file.list_parents(earlier) if isinstance(one, cst.IndentedBlock | cst.Module)), None)
     around = list(file.list_parents(call))
@@ -295,8 +296,9 @@ _LOOP_CALLS = frozenset({"scan", "while_loop", "fori_loop", "associative_scan"})
 
 
 def find_unpacking(file: SourceFile, whole: SourceVariable, part: SourceVariable) -> cst.CSTNode | None:
-    """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`. The other
-    names that the statement assigns then hold other arrays. Returns None if there is no such statement, or if two parts may
+    """Returns the statement by which a variable gets a part of the carry of a JAX loop, as in `h, n = carry`.
+
+    The other names in such a statement get other arrays. Returns None if there is no such statement, or if two parts may
     be the same array.
     """
     if not _is_carried(file, whole):
@@ -339,9 +341,7 @@ def _is_body(file: SourceFile, function: Scope) -> bool:
 
 
 def is_own_argument(file: SourceFile, node: cst.CSTNode) -> bool:
-    """Returns whether the function at `node` is passed as an argument to a JAX loop or to a `Case`, which both call it with
-    new arrays.
-    """
+    """Returns whether the function at `node` is passed to a JAX loop or to a `Case`, which call it with new arrays."""
     return _is_argument_of(file, node, _LOOP_CALLS | {"Case"})
 
 

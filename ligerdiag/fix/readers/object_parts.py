@@ -18,7 +18,7 @@ _PLAIN_BASES = frozenset({"object", "ABC", "Protocol", "Generic"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartKind:
-    """How a part of an object gets new contents."""
+    """The way in which new contents can be assigned to a part of an object, if there is one."""
 
     is_assigned: bool = False
     """Whether the part can be assigned."""
@@ -31,15 +31,15 @@ class PartKind:
 
 
 def find_part_kind(project: Project, file: SourceFile, value: cst.Attribute | cst.Subscript) -> PartKind:
-    """Returns how the part `value` of an object gets new contents."""
+    """Returns the way in which new contents can be assigned to the part `value` of an object, such as `self.r`."""
     text, whole = file.module.code_for_node(value), file.module.code_for_node(value.value)
     if isinstance(value, cst.Subscript):
         kind = find_container(file, value)
         if kind == "tuple":
-            return PartKind(reason=f"`{whole}` is a tuple, to which nothing can be assigned")
+            return PartKind(reason=f"`{whole}` is a tuple, whose elements cannot be assigned")
         if kind:
             return PartKind(is_assigned=True)
-        return PartKind(reason=f"nothing shows whether `{text}` can be assigned")
+        return PartKind(reason=f"the source does not show whether `{text}` can be assigned")
     for where, owner in _list_classes(project, file, value.value):
         bases = {get_name(base.value) for base in owner.bases}
         if "NamedTuple" in bases:
@@ -48,15 +48,15 @@ def find_part_kind(project: Project, file: SourceFile, value: cst.Attribute | cs
             return _replace_whole(value, _find_replace(file), f"`{owner.name.value}` is a frozen dataclass")
         unknown = [one for one in sorted(bases - _PLAIN_BASES) if one and not _is_of_project(project, where, one)]
         if unknown:
-            return PartKind(reason=f"nothing shows whether an object of `{unknown[0]}` can be changed")
+            return PartKind(reason=f"the source does not show whether an object of `{unknown[0]}` can be changed")
     if next(_list_classes(project, file, value.value), None) is None:
-        return PartKind(reason=f"nothing shows whether `{text}` can be assigned")
+        return PartKind(reason=f"the source does not show whether `{text}` can be assigned")
     return PartKind(is_assigned=True)
 
 
 def _replace_whole(value: cst.Attribute, function: str, reason: str) -> PartKind:
     is_plain = isinstance(value.value, cst.Name) and not is_self(value.value)
-    return PartKind(replacing=function if is_plain else "", reason=f"{reason}, to which nothing can be assigned")
+    return PartKind(replacing=function if is_plain else "", reason=f"{reason}, whose fields cannot be assigned")
 
 
 def _find_replace(file: SourceFile) -> str:

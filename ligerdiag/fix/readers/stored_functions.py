@@ -1,7 +1,7 @@
-"""Finds where a function is read that the program has put into a dict, a NamedTuple, a dataclass or another object.
+"""Finds the places that read a function from a dict, a NamedTuple, a dataclass or another object that stores it.
 
-The function is followed only if nothing else can be read there: all that the project puts under that key or into that field
-is the function, and no other class has a field or method of that name.
+The function is followed only if nothing else can be read there: all that the project puts under that key or into that
+field is the function, and no other class has a field or method of that name.
 """
 
 import re
@@ -22,8 +22,10 @@ _REPLACING = frozenset({"replace", "_replace"})
 
 
 def list_stored_reads(project: Project, file: SourceFile, node: cst.CSTNode) -> list[Place] | None:
-    """Returns each expression that reads a function from where `node`, an expression for the function, stores it: the value
-    of a dict's key, or an argument of a class of the project. Returns None if it cannot be followed from there.
+    """Returns the expressions that read a function from the dict or object in which `node` stores it.
+
+    `node` is an expression for the function: the value of a dict's key, or an argument of a class of the project. Returns
+    None if the reads cannot be followed.
     """
     parent = next(file.list_parents(node))
     outer = next(file.list_parents(parent))

@@ -14,7 +14,7 @@ type MakeCall = Callable[[cst.Call], cst.BaseExpression]
 
 
 class Returned(Enum):
-    """The form of a call's results before the change, such as one value or a tuple."""
+    """The form of the results of a call before the change, such as one value or a tuple."""
 
     NOTHING = auto()
     ONE = auto()
@@ -32,13 +32,14 @@ def bind_results(
     before: Sequence[str] = (),
     is_tuple: bool = True,
 ) -> list[str]:
-    """Changes the statement of a call so that it keeps the call's additional results, which come after the present results.
-    Returns the source texts of the names that get the call's results, including the additional results.
+    """Changes the statement of a call so that the additional results of the call get variable names.
 
-    make: function that returns the changed call. names: for each additional result, the name of the variable that gets the
-    result. before: source lines to put before the statement. after: function that gets the source texts of all names and
-    returns source lines to put after the call. is_tuple: whether the call returns several results as a tuple; false if it
-    returns a list.
+    They come after the present results. Returns the source texts of all names that get a result.
+
+    make: function that returns the changed call. names: for each additional result, the name of the variable that gets
+    the result. before: source lines to put before the statement. after: function that gets the source texts of all names
+    and returns source lines to put after the call. is_tuple: whether the call returns several results as a tuple; false
+    if it returns a list.
     """
     statement = file.find_statement(call)
     file.require_unchanged(statement)
@@ -50,7 +51,7 @@ def bind_results(
             old = {Returned.NOTHING: [], Returned.ONE: [NOWHERE], Returned.SEQUENCE: [f"*{NOWHERE}"]}[returned]
         case _ if returned is Returned.NOTHING:
             raise CannotFixError(
-                f"the call returns nothing, and its statement uses the result{file.render_place(call)}"
+                f"the statement of the call uses a result, but the call returns nothing{file.render_place(call)}"
             )
         case _:
             return _take_out(file, call, make, returned, names, after=after, before=before, is_tuple=is_tuple)

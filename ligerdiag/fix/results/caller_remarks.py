@@ -18,7 +18,10 @@ _TRACING = WRAPPERS | {"grad", "value_and_grad", "vmap", "pmap", "shard_map", "e
 
 
 def record_changed(project: Project, caller: Caller, handed: Handed, plans: Sequence[NewContents]) -> None:
-    """Records a caller that the cure changes. plans: where the new contents of each parameter of the function go."""
+    """Records that the cure changes a caller.
+
+    plans: for each parameter of the function, the variables that get its new contents.
+    """
     file, call = caller.file, caller.call
     assert call is not None
     around = file.find_function(call)
@@ -54,12 +57,15 @@ def _find_unseen_write(caller: Caller, handed: Handed, plans: Sequence[NewConten
 
 
 def describe_unseen_writes(callers: Sequence[ChangedCaller]) -> list[str]:
-    """Returns a sentence for each caller that had an array overwritten before the change, and has not after it."""
+    """Returns a sentence for each caller whose array was overwritten before the change and no longer is."""
     return [f"{one.place} {one.unseen_write}" for one in callers if one.unseen_write]
 
 
 def list_dropping(handed: Handed, callers: Sequence[tuple[Caller, Sequence[NewContents]]]) -> list[str]:
-    """Returns the places of calls that keep the former function and whose argument others may hold, too."""
+    """Returns the places of calls whose array was overwritten before the change and no longer is.
+
+    They keep calling the function under its old name, and something else may hold the array, too.
+    """
     return [
         f"`{caller.file.module.code_for_node(caller.node)}`{caller.file.render_place(caller.node)}"
         for caller, plans in callers
@@ -68,7 +74,10 @@ def list_dropping(handed: Handed, callers: Sequence[tuple[Caller, Sequence[NewCo
 
 
 def describe_kept(handed: Handed, new: str, places: Sequence[str]) -> str:
-    """Returns a sentence about the users of a function that stays beside the new function `new`."""
+    """Returns a sentence about the users of a function that stays unchanged for them.
+
+    `new` is the name of the function that was added beside it, and that returns the new contents.
+    """
     name = name_function(handed.file, handed.function)
     arrays = join_words([f"`{one}`" for one in handed.parameters])
     is_one = len(handed.parameters) == 1
@@ -78,8 +87,10 @@ def describe_kept(handed: Handed, new: str, places: Sequence[str]) -> str:
 
 
 def warn_of_tracer(project: Project, file: SourceFile, call: cst.CSTNode, plans: Sequence[NewContents]) -> None:
-    """Records a warning if a method assigns new contents to a part of its object, and JAX may trace a method of that class
-    by `jax.jit(object.method)`: the object would then keep a tracer.
+    """Records a warning if an object may keep a tracer after the change.
+
+    It may if a method assigns new contents to a part of its object, and JAX traces a method of that class by
+    `jax.jit(object.method)`.
     """
     function = file.find_function(call)
     owner = None if function is None else file.find_class(function)

@@ -1,4 +1,4 @@
-"""Hands the new contents of an overwritten array up to the callers of a function that may read it."""
+"""Makes functions return the new contents of an overwritten array to those of their callers that may read the array."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -187,9 +187,11 @@ def _change_caller(
 def plan(
     project: Project, file: SourceFile, call: cst.Call, value: cst.BaseExpression, *, writer: str, depth: int
 ) -> NewContents:
-    """Returns the variables that get the new contents of an argument. The function of the call also returns the new contents
-    if at least one of its callers may be changed and may read them. writer: as in `plan_new_contents`. depth: as in
-    `hand_up`.
+    """Returns the variables that get the new contents of the argument `value` of a call.
+
+    If a caller of the function around the call may be changed and may read the new contents, that function returns them,
+    too.
+    writer: as in `plan_new_contents`. depth: as in `hand_up`.
     """
     found = plan_new_contents(project, file, call, value, writer=writer, hands_up=False)
     outer = file.find_function(call)

@@ -1,7 +1,7 @@
-"""Keeps a function as it is for those who use it as a value, beside a new function that also returns the new contents.
+"""Keeps a function for those who use it as a value, and adds a new function that also returns the new contents.
 
-The function's body moves into `NAME_in_place`, which returns more. `NAME` calls it and returns the former results. Callers
-that read the overwritten array call `NAME_in_place`; all others stay as they are.
+The function's body moves into `NAME_in_place`, which returns more. `NAME` calls it and returns the former results.
+Callers that read the overwritten array call `NAME_in_place`. All others call `NAME`, as before.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _CALL = "__call__"
 def keep_function(
     project: Project, file: SourceFile, function: cst.FunctionDef, returned: Returned, parameters: Sequence[str]
 ) -> str:
-    """Moves a function's body into a new function, which the function calls. Returns the name of the new function.
+    """Moves a function's body into a new function, which the old one calls. Returns the name of the new function.
 
     returned: the form of the function's results. parameters: those whose new contents the new function returns as well.
     Call it when all other changes of the function are made.
@@ -78,7 +78,10 @@ def _make_wrapper(
 
 
 def refer_to(project: Project, home: SourceFile, function: cst.FunctionDef, new: str) -> Callable[..., None]:
-    """Returns a function `(file, node)` that makes an expression refer to the new function in place of `function`."""
+    """Returns a function `(file, node)` that replaces an expression for `function` by one for the new function.
+
+    `new`: the name of the new function.
+    """
     name = function.name.value
     is_method = home.find_class(function) is not None
     imported: set[tuple[SourceFile, cst.CSTNode]] = set()
@@ -104,7 +107,7 @@ def refer_to(project: Project, home: SourceFile, function: cst.FunctionDef, new:
             raise _refuse(home, function, file, node)
 
     def add(file: SourceFile, known: str, node: cst.CSTNode, user: SourceFile) -> None:
-        """Makes a file that imports the function by the name `known` import the new function as well."""
+        """Makes a file that imports the function by the name `known` also import the new function."""
         if file is home:
             return
         origin, original = find_home(project, file, known)

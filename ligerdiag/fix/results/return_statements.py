@@ -24,16 +24,20 @@ def change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequ
         raise CannotFixError(f"`{name}` would have to return more, but it is a generator{place}")
     statements = [one for one in file.find(cst.Return, function) if file.find_function(one) is function]
     if not statements:
-        raise CannotFixError(f"`{name}` returns nothing{place}")
+        raise CannotFixError(f"`{name}` would have to return an array, but it has no `return`{place}")
     kinds: set[Returned] = set()
     for statement in statements:
         file.require_unchanged(statement)
         if statement.value is None:
-            raise CannotFixError(f"`{name}` returns nothing{file.render_place(statement)}")
+            raise CannotFixError(
+                f"`{name}` would have to return an array, but a `return` has no value{file.render_place(statement)}"
+            )
         is_sequence = isinstance(statement.value, cst.Tuple | cst.List)
         kinds.add(Returned.SEQUENCE if is_sequence else Returned.ONE)
     if len(kinds) > 1:
-        raise CannotFixError(f"`{name}` returns one value in one place and several in another{place}")
+        raise CannotFixError(
+            f"the `return` statements of `{name}` differ: one returns one value, another several{place}"
+        )
 
     def add(node: cst.CSTNode) -> cst.Return:
         assert isinstance(node, cst.Return)
@@ -54,11 +58,10 @@ def change_returns(file: SourceFile, function: cst.FunctionDef, parameters: Sequ
 def extend_return_type(
     function: cst.FunctionDef, parameters: Sequence[str], *, is_sequence: bool
 ) -> cst.Annotation | None:
-    """Returns the annotation of a function that returns these parameters as well; None if there is none, or if the
-    function does not say the types.
+    """Returns the type annotation of a function that returns the new contents of these parameters as well.
 
-    The type of the new contents is that of the parameter, or, if it has none, that of the array which the function returned
-    before.
+    Their type is that of the parameter. If the parameter has none, it is the type of the array that the function returned
+    before. Returns None if the function has no annotation, or if it does not say the types.
 
     is_sequence: whether the function writes out a tuple or list in its `return`.
     """

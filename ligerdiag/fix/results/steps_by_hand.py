@@ -1,5 +1,6 @@
-"""Describes the change by hand by which a caller gets the new contents of an overwritten array, if the source does not show
-which function the caller calls.
+"""Describes a change that the user has to make by hand, so that a caller gets the new contents of an overwritten array.
+
+It is for callers of which the source does not show the function that they call.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,10 @@ _MOST_LINES = 8
 
 
 def describe_step(project: Project, places: Sequence[CallPlace]) -> str:
-    """Returns the next step as a clause: which function has to return more, and the call that has to use it. Empty if the
-    line of that call is unknown.
+    """Returns a clause that says which function has to return more, and where its result has to be used.
 
-    project: the project with the changes that were tried. places: the kernel calls, with the lines that lead to them.
+    Empty if the line of that call is unknown. project: the project with the changes that were tried. places: the kernel
+    calls, with the lines that lead to them.
     """
     for place in places:
         lines = [line for line in (place.line, *place.callers) if line is not None]

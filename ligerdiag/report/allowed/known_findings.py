@@ -37,7 +37,10 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFinding:
-    """One finding of the file, without the properties that change when other code is edited, such as line numbers."""
+    """The properties by which the file of known findings identifies a finding.
+
+    Properties that change when other code is edited, such as line numbers, are not among them.
+    """
 
     case: str
     target: str
@@ -51,7 +54,10 @@ class KnownFinding:
     """Sorted names of the outputs that the finding reaches."""
 
     def covers(self, other: "KnownFinding") -> bool:
-        """Returns whether `other` is the same finding and not more severe."""
+        """Returns whether an entry `self` of the file allows the finding `other`.
+
+        It does if all properties are equal, except that `other` may be less severe and may name fewer outputs.
+        """
         return (
             (self.case, self.target, self.rule) == (other.case, other.target, other.rule)
             and (self.kernel, self.operand, self.function) == (other.kernel, other.operand, other.function)
@@ -76,7 +82,7 @@ def identify_finding(case: str, target: str, finding: Finding) -> KnownFinding:
 
 @dataclass(slots=True)
 class KnownFindings:
-    """The findings of a file; records which of them a run has seen."""
+    """The findings in a file of known findings, and which of them a run has found again."""
 
     findings: tuple[KnownFinding, ...] = ()
     recorded: str = ""
@@ -85,8 +91,10 @@ class KnownFindings:
     _used: set[int] = field(default_factory=set[int])
 
     def allow(self, case: str, target: str, finding: Finding) -> Suppression | None:
-        """Returns a suppression if an unused entry of the file covers the finding, and marks that entry as used.
-        Returns None for a new finding.
+        """Returns a suppression for a known finding, or None for a new one.
+
+        A finding is known if an entry of the file covers it that no earlier finding has used. The entry then counts as
+        used.
         """
         own = identify_finding(case, target, finding)
         matching = [n for n, one in enumerate(self.findings) if n not in self._used and one.covers(own)]
@@ -97,9 +105,10 @@ class KnownFindings:
         return Suppression(kind=SuppressionKind.KNOWN, reason=f"known since {self.recorded}", where=self.where)
 
     def describe_other_targets(self, new: Iterable[tuple[str, str, Finding]]) -> tuple[str, ...]:
-        """Returns a line for each target with new findings that the file has for other targets only. A finding gets no line
-        if the file has it for this target, but fewer times than it occurs now. new: case, target and finding of each finding
-        that counts.
+        """Returns a line for each target with new findings that the file records only for other targets.
+
+        A finding gets no line if the file records it for this target, but fewer times than it occurs now.
+        new: case, target and finding of each finding that the file does not allow.
         """
         found: dict[str, dict[str, None]] = {}
         for case, target, finding in new:
@@ -108,15 +117,16 @@ class KnownFindings:
             if target not in having:  # else a second finding of its kind, for which the file has one entry too few
                 found.setdefault(target, {}).update(dict.fromkeys(f"`{other}`" for other in having))
         return tuple(
-            f"`{self.where}` has the new findings of `{target}` for {join_words(list(others))} alone: a finding is known"
+            f"`{self.where}` records the new findings of `{target}` only for {join_words(list(others))}: a finding is known"
             f" only on the target for which it was recorded; `--target {target} --record-known {self.where}` adds them"
             for target, others in found.items()
             if others
         )
 
     def list_gone(self, analysed: Collection[tuple[str, str]]) -> tuple[KnownFinding, ...]:
-        """Returns the entries that allowed no finding of this run although their case was analysed. analysed: case and
-        target of each report that could be analysed.
+        """Returns the entries that allowed no finding of this run although their case was analysed.
+
+        analysed: case and target of each report that could be analysed.
         """
         return tuple(
             one for n, one in enumerate(self.findings) if n not in self._used and (one.case, one.target) in analysed
@@ -139,8 +149,10 @@ def load_known(path: Path) -> KnownFindings:
 
 
 def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
-    """Returns the date and the findings that a JSON text holds. Leaves out drifts and exceeded budgets, which earlier
-    versions recorded. Raises FieldError if the text is no such file.
+    """Returns the date and the findings in the JSON text of a file of known findings.
+
+    Leaves out drifts and exceeded budgets, which earlier versions recorded. Raises FieldError if the text has another
+    format.
     """
     top = parse_object(text)
     if read_int(top, "format") != FORMAT:
@@ -168,8 +180,10 @@ def parse_known(text: str) -> tuple[str, tuple[KnownFinding, ...]]:
 def render_known(
     found: Iterable[KnownFinding], analysed: Collection[tuple[str, str]], earlier: KnownFindings | None, date: str
 ) -> str:
-    """Returns the text of the file. It has the findings of a run, without drifts and exceeded budgets, and the entries of
-    `earlier` for cases that the run has not analysed.
+    """Returns the text of a new file of known findings.
+
+    It has the findings of a run, without drifts and exceeded budgets. It also has the entries of `earlier` for cases that
+    the run has not analysed.
 
     analysed: case and target of each report that could be analysed. date: as YYYY-MM-DD.
     """

@@ -41,7 +41,7 @@ from ligerdiag.source_text import compute_place, is_below, read_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One entry `[[tool.ligerdiag.suppress]]` of the configuration; an empty glob in it matches everything."""
+    """One entry `[[tool.ligerdiag.suppress]]` of the configuration. An empty glob in it matches everything."""
 
     rule: str
     """Id of the rule whose findings the entry allows."""
@@ -87,8 +87,10 @@ class ConfigEntry:
 
 
 def list_places(finding: Finding) -> tuple[SourceLine, ...]:
-    """Returns the source lines at which a comment can allow the finding: the finding's line and the reader's; for a
-    kernel call in a backward pass also the line of the forward call.
+    """Returns the source lines at which a comment can allow the finding.
+
+    These are the line of the finding and the line of the wrong reader. A finding about a kernel call in a backward pass
+    has no reader; the second line is then that of the forward call.
     """
     places = [finding.source]
     if finding.reader is not None:
@@ -104,8 +106,9 @@ def _matches(glob: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScope:
-    """The cases and files that a run has checked completely. By default there are none, so that no suppression is
-    called unused.
+    """The cases and files that a run has checked completely.
+
+    By default there are none, so that no suppression is called unused.
     """
 
     everything: bool = False
@@ -170,16 +173,18 @@ class AllowComment:
 
 
 def load_comments(file: str, roots: Sequence[str]) -> tuple[AllowComment, ...]:
-    """Returns the comments of a file that allow findings, in their order; empty if the file must not be read. roots:
-    real paths of the user's folders.
+    """Returns the comments `# ligerdiag: allow ...` of a file, in their order.
+
+    Empty if `read_source` must not read the file. roots: real paths of the user's folders.
     """
     code = read_source(file, roots)
     return () if code is None else parse_comments(code)
 
 
 def parse_comments(code: bytes) -> tuple[AllowComment, ...]:
-    """Returns the comments of a Python source that allow findings, in their order; empty if the source is not valid
-    Python.
+    """Returns the comments `# ligerdiag: allow ...` of a Python source, in their order.
+
+    Empty if the source is not valid Python.
     """
     if b"ligerdiag:" not in code:
         return ()
@@ -232,8 +237,9 @@ def _find_rule(word: str) -> str:
 
 @dataclass(slots=True)
 class Suppressions:
-    """The entries of the configuration and the comments that were read so far; remembers which of them allowed a
-    finding.
+    """The suppressions of a run, and which of them have allowed a finding.
+
+    They are the entries of the configuration, and the comments of the files that were read so far.
     """
 
     entries: Sequence[ConfigEntry] = ()
@@ -250,9 +256,9 @@ class Suppressions:
     def apply(
         self, case_id: str, target: str, findings: Sequence[Finding], source_roots: Sequence[str] = ()
     ) -> tuple[Finding, ...]:
-        """Returns the findings of one case on one target. Sets `suppressed` in each finding that is known or that a comment
-        or an entry allows.
+        """Returns the findings of one case on one target, with `suppressed` set in each allowed finding.
 
+        A finding is allowed if it is known, or if a comment or an entry of the configuration matches it.
         source_roots: real paths of the user's own folders.
         """
         return tuple(
@@ -264,8 +270,10 @@ class Suppressions:
         )
 
     def list_unused(self, cases: Sequence[CaseReport], scope: SeenScope) -> tuple[UnusedSuppression, ...]:
-        """Returns the suppressions that allowed no finding or give no reason: first the comments, sorted by file and line,
-        then the entries of the configuration. scope: the cases and files that the run has checked completely.
+        """Returns the suppressions that allowed no finding, and those that give no reason.
+
+        The comments come first, sorted by file and line, then the entries of the configuration.
+        scope: the cases and files that the run has checked completely.
         """
         for file in scope.files:
             self._load(file, (os.path.dirname(os.path.realpath(file)),))

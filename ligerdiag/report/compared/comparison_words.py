@@ -25,15 +25,17 @@ TOLERATED = f"figures count as equal if they differ by at most {TOLERANCE * 100:
 
 
 def list_cells(case: ComparedCase) -> tuple[str, ...]:
-    """Returns the cells of a case: the worst verdict and each figure, as `old → new`, or as one value if both reports
-    have the same.
+    """Returns the cells of a case in the table: its worst verdict and each of its figures.
+
+    A cell is `old → new`, or one value if both reports have the same.
     """
     return (describe_verdicts(case), *(_describe_figure(case, name) for name in FIGURES))
 
 
 def describe_verdicts(case: ComparedCase) -> str:
-    """Returns the worst verdict of each side, such as `fresh → STALE`; a side without verdicts shows its status
-    instead.
+    """Returns the worst verdict in the old and the new report, such as `fresh → STALE`.
+
+    If a report has no verdicts for the case, the status takes the place of its worst verdict.
     """
     old, new = (_name_worst(side.worst) if side.is_analysed else side.status.value for side in (case.old, case.new))
     if old != new:
@@ -43,8 +45,9 @@ def describe_verdicts(case: ComparedCase) -> str:
 
 
 def name_verdict(verdict: Verdict | None) -> str:
-    """Returns the verdict as the table of `check` shows it, in capitals if it is stale; `absent` for None, which means
-    that one report lacks the output.
+    """Returns the verdict as the table of `check` shows it, in capitals if it is stale.
+
+    None means that one report lacks the output; the text is then `absent`.
     """
     return "absent" if verdict is None else _name_worst(verdict)
 
@@ -81,8 +84,9 @@ def describe_growth(figure: ComparedFigure) -> str:
 
 
 def list_changes(case: ComparedCase) -> Iterator[tuple[str, str]]:
-    """Yields a (label, text) pair for each change that `list_cells` does not show: statuses, verdicts, findings,
-    copies.
+    """Yields a (label, text) pair for each change that `list_cells` does not show.
+
+    These are changes of statuses, verdicts, findings and copies.
     """
     if case.new.error:
         yield "error", case.new.error
@@ -111,9 +115,10 @@ def describe_finding(finding: ReportedFinding) -> str:
 
 
 def list_new_findings(comparison: ReportComparison) -> tuple[tuple[ReportedFinding, tuple[str, ...]], ...]:
-    """Returns the findings that only the new report has, without suppressed ones, the most severe first. Each is listed
-    once, with the names of all its cases. The findings of cases that the old report lacks are among them, unless such a case
-    is as expected.
+    """Returns the findings that only the new report has, without suppressed ones, the most severe first.
+
+    Each is listed once, with the names of all its cases. A case that the old report lacks adds its findings too, unless
+    its result is as expected.
     """
     every = [
         *((case.new, case.appeared) for case in comparison.cases),
@@ -137,8 +142,9 @@ def describe_sides(comparison: ReportComparison) -> str:
 
 
 def describe_counts(comparison: ReportComparison) -> str:
-    """Returns the number of compared cases by grade, such as `compared 12 cases: 1 worse, 2 better, 9 the same`. A
-    clause follows about cases that stayed the same without being right.
+    """Returns the number of compared cases by grade, such as `compared 12 cases: 1 worse, 2 better, 9 the same`.
+
+    A clause at the end counts the cases that stayed the same and are still not right.
     """
     counts = {grade: len(comparison.list_graded(grade)) for grade in Grade}
     words = {Grade.SAME: "the same"}

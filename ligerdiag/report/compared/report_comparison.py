@@ -35,7 +35,7 @@ from ligerdiag.toolchains.toolchain_table import DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedFinding:
-    """The cause of one or more findings, as read from a report."""
+    """A finding as a report shows it; several findings of one cause are one."""
 
     rule: str
     severity: Severity
@@ -49,15 +49,16 @@ class ReportedFinding:
 
     @property
     def place(self) -> str:
-        """Returns the source line of the finding, such as `train.py:41`; only the file if the line is unknown, and an
-        empty text if the file is unknown, too.
+        """Returns the source line of the finding, such as `train.py:41`.
+
+        Returns only the file if the line is unknown, and an empty text if the file is unknown, too.
         """
         return join_place(self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCase:
-    """The results of a case on one target, as far as a comparison uses them."""
+    """The part of a case's results on one target that a comparison uses."""
 
     id: str
     target: str
@@ -119,8 +120,9 @@ class ComparedFigure:
 
     @property
     def change(self) -> int:
-        """Returns the bytes in the new report minus those in the old one; 0 if the difference is within the tolerance,
-        or if one of the two is unknown.
+        """Returns the bytes in the new report minus those in the old one.
+
+        Returns 0 if the difference is within the tolerance, or if a report does not know the figure.
         """
         return 0 if self.old is None or self.new is None else compute_change(self.old, self.new)
 
@@ -151,27 +153,32 @@ class ComparedCase:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the comparison shows no change of the case, for better or for worse."""
+        """Returns whether the comparison shows no change of the case at all.
+
+        The grade is then SAME, and no verdict, finding or copy differs.
+        """
         return self.grade is Grade.SAME and not (self.verdicts or self.appeared or self.gone or self.copies)
 
     @property
     def status_step(self) -> int:
-        """Returns how the status changed: a positive number if it became worse, a negative one if it became better, 0 if it
-        is equal.
+        """Returns how the status changed from the old report to the new one.
+
+        A positive number means worse, a negative one better, and 0 no change.
         """
         return _STATUS_RANKS[self.new.status] - _STATUS_RANKS[self.old.status]
 
     @property
     def target(self) -> str:
-        """Returns the target of the case, such as `h100`; if the two reports have different targets, both, such as
-        `a100 → h100`.
+        """Returns the target of the case, such as `h100`.
+
+        If the two reports have different targets, returns both, such as `a100 → h100`.
         """
         if self.old.target == self.new.target:
             return self.new.target
         return f"{self.old.target or 'unknown'} → {self.new.target or 'unknown'}"
 
     def find(self, name: str) -> ComparedFigure | None:
-        """Returns the figure with this name; None if the case has no such figure."""
+        """Returns the figure of the case with this name, such as the peak; None if there is none."""
         return next((one for one in self.figures if one.name == name), None)
 
     @property
@@ -202,7 +209,7 @@ class ReportComparison(Shown):
         return f"<ReportComparison of {count_of(len(self.cases), 'case')}: {said}{more}>"
 
     def list_graded(self, grade: Grade) -> tuple[ComparedCase, ...]:
-        """Returns the cases with this grade."""
+        """Returns the cases with this grade, such as those that became worse."""
         return tuple(case for case in self.cases if case.grade is grade)
 
 
@@ -216,7 +223,7 @@ FIGURES: Mapping[str, Callable[[MemoryUse], int]] = {
 
 
 def make_side(report: CheckReport, label: str, name: str = "") -> ReportedSide:
-    """Returns those parts of a report that a comparison uses. label, name: the fields of `ReportedSide`."""
+    """Returns the part of a report that a comparison uses. label, name: the fields of `ReportedSide`."""
     return ReportedSide(
         label=label,
         cases=tuple(_make_case(case) for case in report.cases),

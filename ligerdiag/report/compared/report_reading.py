@@ -46,11 +46,14 @@ def load_side(path: Path, label: str) -> ReportedSide:
         return parse_side(decode_text(data), label)
     except FieldError as error:
         remedy = "write one with `ligerdiag check --format json --output FILE`"
-        raise InputError(f"`{path}` is no report that can be compared: {error}; {remedy}") from None
+        raise InputError(f"cannot compare the report `{path}`: {error}; {remedy}") from None
 
 
 def parse_side(text: str, label: str) -> ReportedSide:
-    """Returns the report that a JSON text holds. Raises FieldError if the text is no report."""
+    """Returns the report in a JSON text. label: how the comparison names the report.
+
+    Raises FieldError if the text is no report.
+    """
     top = parse_object(text)
     return ReportedSide(
         label=label,

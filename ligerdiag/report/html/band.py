@@ -35,7 +35,7 @@ _LANE_GAP = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of text in the label of a mark."""
+    """One line of text in the label of a mark, with its height on the page and its style."""
 
     text: str
     y: float
@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The sign that represents a column's accesses, on the band or on a line below it, with its label."""
+    """A sign with a label for the accesses of one column, on the band or on a line below it."""
 
     column: Column
     x: float
@@ -57,7 +57,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of the band between two changes: the buffer's contents stay the same in it."""
+    """A part of the band between two changes of the buffer's contents."""
 
     start: float
     end: float
@@ -68,8 +68,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandLane:
-    """A line below the band, with marks for the reads of other bytes than the overwritten ones: reads of a copy, or of the
-    value computed again.
+    """A line below the band, with marks for reads of other bytes than those that the kernel overwrites.
+
+    Such a read is of a copy, or of a value that is computed again.
     """
 
     place: Place
@@ -96,7 +97,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The whole picture of a buffer on a wide page."""
+    """The picture of a buffer on a wide page: time runs from left to right."""
 
     width: float
     height: float
@@ -115,8 +116,9 @@ _LANE_TEXTS = {
 
 
 def compute_band(columns: Sequence[Column], kernel: str) -> Band:
-    """Returns the picture of a buffer for a wide page. columns: the accesses to this buffer, in schedule order. kernel:
-    name of the kernel that overwrites the buffer.
+    """Returns the picture of a buffer for a wide page.
+
+    columns: the accesses to this buffer, in schedule order. kernel: name of the kernel that overwrites the buffer.
     """
     width = max(WIDTH, 2 * PADDING + MIN_COLUMN * len(columns))
     step = (width - 2 * PADDING) / max(1, len(columns))
@@ -251,7 +253,7 @@ _WHEN_WIDTH = 84
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandRow:
-    """One column of the band on a narrow page, where the band is vertical and its columns are rows."""
+    """A row of the vertical band: one column of accesses, on a narrow page."""
 
     column: Column
     x: float
@@ -262,7 +264,7 @@ class BandRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of the vertical band between two changes: the buffer's contents stay the same in it."""
+    """A part of the vertical band between two changes of the buffer's contents."""
 
     start: float
     end: float
@@ -271,7 +273,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowLane:
-    """A line beside the vertical band: marks on it are reads of a copy, or of a value that is computed again."""
+    """A line beside the vertical band, with marks for reads of a copy or of a value that is computed again."""
 
     place: Place
     x: float
@@ -285,7 +287,7 @@ class NarrowLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowBand:
-    """The whole picture of a buffer on a narrow page."""
+    """The picture of a buffer on a narrow page: time runs from top to bottom."""
 
     height: float
     label_x: float
@@ -295,7 +297,10 @@ class NarrowBand:
 
 
 def compute_narrow_band(columns: Sequence[Column]) -> NarrowBand:
-    """Returns the picture of a buffer for a narrow page, `NARROW_WIDTH` wide and as high as its columns need."""
+    """Returns the picture of a buffer for a narrow page.
+
+    It is `NARROW_WIDTH` wide and as high as its columns need.
+    """
     places = [place for place in (Place.COPY, Place.RECOMPUTED) if any(c.place is place for c in columns)]
     lane_x = {place: BAND_X + BAND_WIDTH + _LANE_STEP * (n + 1) - 8 for n, place in enumerate(places)}
     label_x = BAND_X + BAND_WIDTH + _LANE_STEP * len(places) + 16

@@ -29,7 +29,7 @@ _RIGHT = (ReadKind.FRESH, ReadKind.ORIGINAL)
 
 
 class Contents(StrEnum):
-    """Which value the bytes of an overwritten buffer hold at one time, such as the one from before the kernel's write."""
+    """The value in the bytes of an overwritten buffer at one time, such as the one from before the kernel's write."""
 
     NOTHING = "nothing"
     OLD = "old"
@@ -41,7 +41,7 @@ class Contents(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One position on the time axis of the band of a buffer: an access, or several reads that are alike."""
+    """One position on the time axis of a buffer: an access, or several reads that are right in the same way."""
 
     accesses: tuple[BufferAccess, ...]
     """The accesses of the column, all of the same kind and to the same bytes."""
@@ -80,10 +80,10 @@ _PLACES = {Place.COPY: "a copy", Place.RECOMPUTED: "a value that it computes aga
 
 
 def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
-    """Returns the columns for one buffer in schedule order. buffer: index into `view.buffers`.
+    """Returns the columns for one buffer in schedule order.
 
-    Leaves out other values that XLA puts into the same bytes before the overwritten value is computed. If one
-    instruction reads and writes the bytes, the read comes first.
+    Values that XLA puts into the same bytes before the overwritten value is computed have no column. If one instruction
+    reads and writes the bytes, the read comes first. buffer: index into `view.buffers`.
     """
     steps = {step.id: step for step in view.steps}
     accesses = [a for a in view.accesses if a.buffer == buffer and a.step in steps]
@@ -104,7 +104,7 @@ def compute_columns(view: ScheduleView, buffer: int) -> tuple[Column, ...]:
 
 
 def count_hidden(columns: Sequence[Column]) -> int:
-    """Returns the number of reads that are not shown on their own, because they share a column with others."""
+    """Returns the number of reads that have no column of their own, because they share one with other reads."""
     return sum(len(column.accesses) for column in columns if len(column.accesses) > 1)
 
 
@@ -124,7 +124,10 @@ def _key(access: BufferAccess, steps: dict[int, ScheduleStep]) -> tuple[object, 
 
 
 def compute_contents(kind: AccessKind, before: Contents, buffer: MutatedBuffer) -> Contents:
-    """Returns the contents of the buffer's bytes after an access of kind `kind`. before: the contents before the access."""
+    """Returns which value the buffer's bytes have after an access of kind `kind`.
+
+    before: the value that they have before the access.
+    """
     match kind:
         case AccessKind.DEFINE:
             return Contents.OLD

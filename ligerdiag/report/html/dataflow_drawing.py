@@ -77,8 +77,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """The nodes and edges of the drawing; the nodes are in topological order, apart from edges into the next iteration
-    of a loop.
+    """The nodes and edges of the drawing.
+
+    Nodes are in topological order, if edges into the next iteration of a loop are left out.
     """
 
     nodes: tuple[Node, ...]
@@ -88,8 +89,9 @@ class Graph:
 
 
 def compute_graph(view: ScheduleView) -> Graph:
-    """Returns the graph of some outputs: those with a path from a kernel in the view, and those for which an edge is
-    missing.
+    """Returns the graph of the outputs that depend on a kernel or miss an edge from one.
+
+    It has the `MAX_OUTPUTS` worst of them at most.
     """
     drawn = [output for output in view.outputs if output.path or output.missing]
     drawn.sort(key=lambda output: -VERDICT_ORDER.index(output.verdict))
@@ -247,7 +249,7 @@ _TURN = 44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """A node of the graph, drawn as a box at a position, with its title on at most two lines."""
+    """A node of the graph as a box at a position, with its title on at most two lines."""
 
     node: Node
     x: float
@@ -257,7 +259,7 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """An edge of the graph, as a curve at a position in the picture."""
+    """An edge of the graph as a curve at a position."""
 
     kind: EdgeKind
     path: str
@@ -277,8 +279,9 @@ class DataflowPicture:
 
 
 def compute_dataflow(graph: Graph) -> DataflowPicture:
-    """Returns the drawing of the graph, with a position for each node and edge; width and height are 0 for an empty
-    graph.
+    """Returns the drawing of the graph, with a position for each node and edge.
+
+    Width and height are 0 for an empty graph.
     """
     order = {node.key: position for position, node in enumerate(graph.nodes)}
     forward = [edge for edge in graph.edges if order[edge.source] < order[edge.target]]

@@ -29,7 +29,7 @@ from ligerdiag.text import compute_printable
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A symbol that represents one kind of access to a buffer, with its entry in the legend."""
+    """A symbol for one kind of access to a buffer, such as a read of the old value, with its entry in the legend."""
 
     name: str
     """Id of the SVG symbol, which is also the name of its style."""
@@ -58,7 +58,7 @@ WRONG_READS = (ReadKind.STALE, ReadKind.CLOBBERED, ReadKind.UNKNOWN, ReadKind.LA
 
 
 def sign_of(access: BufferAccess) -> Sign:
-    """Returns the sign for an access; a read of unknown kind has the sign `unknown`."""
+    """Returns the sign for an access, or the sign `unknown` for a read of unknown kind."""
     match access.kind:
         case AccessKind.DEFINE:
             return SIGNS["define"]
@@ -81,7 +81,7 @@ _BREAKS = re.compile(r"(?<=[_.\-/\]\[,])")
 
 
 def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
-    """Breaks a name into at most `lines` lines of at most `columns` characters, at `_`, `.` and the like.
+    """Breaks a name into at most `lines` lines of at most `columns` characters, after characters such as `_` and `.`.
 
     A name that does not fit loses its middle, because names such as `fusion.1` and `fusion.2` differ at their end.
     """
@@ -98,7 +98,7 @@ def compute_lines(text: str, columns: int, lines: int) -> tuple[str, ...]:
 
 
 def compute_shortened(text: str, columns: int) -> str:
-    """Returns the text; if it has more than `columns` characters, an ellipsis replaces its middle."""
+    """Returns the text with an ellipsis in place of its middle if it has more than `columns` characters."""
     if len(text) <= columns:
         return text
     end = max(1, (columns - 1) // 2)
@@ -121,8 +121,9 @@ _PACKAGE = "ligerdiag.report.html"
 
 
 def render(template: str, style: str, script: str, **names: Any) -> str:
-    """Returns a page as HTML. template, style, script: names of files in the folder of the templates. names: the values
-    that the template uses.
+    """Returns a whole page as HTML.
+
+    template, style, script: names of files in the folder of the templates. names: the values that the template uses.
     """
     css, js = _load(style), _load(script)
     policy = (
@@ -134,7 +135,7 @@ def render(template: str, style: str, script: str, **names: Any) -> str:
 
 
 def render_part(template: str, **names: Any) -> str:
-    """Returns HTML that becomes part of another page, without scripts and style sheets; parameters as in `render`."""
+    """Returns HTML for a part of a page, without scripts and style sheets. Parameters are as in `render`."""
     return _environment().get_template(template).render(**names)
 
 
@@ -207,12 +208,15 @@ LEVEL = 6
 
 
 def compute_packed(lines: Sequence[str]) -> str:
-    """Returns the lines compressed by gzip, in base64; equal lines give equal texts. Control characters are removed."""
+    """Returns the lines as one text: compressed by gzip, in base64, without control characters.
+
+    Equal lines give equal texts.
+    """
     text = "\n".join(map(compute_printable_line, lines))
     return b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode("ascii")
 
 
 def compute_printable_line(line: str) -> str:
-    """Returns the line without characters that are not printable; leading blanks stay."""
+    """Returns the line without characters that are not printable. Blanks at its start stay."""
     bare = line.lstrip(" ")
     return " " * (len(line) - len(bare)) + compute_printable(bare)

@@ -26,9 +26,7 @@ LANES = (Lane.COMPUTE, Lane.COLLECTIVE, Lane.COPY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineCell:
-    """A cell of the figure of the schedule: the part of a step's row in one slot of a lane. Operations of a lane that
-    run at the same time are in slots side by side.
-    """
+    """A cell of the figure of the schedule: the part of a step's row in one slot of a lane."""
 
     lane: Lane
     state: str
@@ -37,7 +35,7 @@ class TimelineCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRow:
-    """The row of one step (a scheduled instruction) in the figure of the schedule."""
+    """The row of one step (one scheduled instruction) in the figure of the schedule."""
 
     step: ScheduleStep
     cells: tuple[TimelineCell, ...]
@@ -52,7 +50,7 @@ class TimelineRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The figure of the schedule, row by row."""
+    """The figure of the schedule: its rows from top to bottom."""
 
     rows: tuple[TimelineRow, ...]
     slots: tuple[tuple[Lane, int], ...]
@@ -73,8 +71,10 @@ class _Span:
 
 
 def compute_timeline(view: ScheduleView, strips: Sequence[int]) -> Timeline:
-    """Returns the figure of the schedule. strips: indices of the mutated buffers (those that a kernel overwrites behind
-    XLA's back), the most important first; only the first `MAX_STRIPS` get a strip.
+    """Returns the figure of the schedule.
+
+    strips: indices of the mutated buffers (those that a kernel overwrites behind XLA's back), the most important first.
+    Only the first `MAX_STRIPS` get a strip.
     """
     steps = sorted(view.steps, key=lambda step: step.start)
     spans = _compute_spans(steps)
@@ -191,7 +191,7 @@ class PlotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsPlot:
-    """The figure of the relative errors."""
+    """The figure of the relative errors of the outputs."""
 
     rows: tuple[PlotRow, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -199,8 +199,9 @@ class ErrorsPlot:
 
 
 def compute_errors_plot(case: CaseReport, order: Sequence[str] = ()) -> ErrorsPlot | None:
-    """Returns the figure of the relative errors; None if no output has numbers. order: names of the outputs to show, by
-    default all in the program's order.
+    """Returns the figure of the relative errors of the outputs, or None if no output has numbers.
+
+    order: names of the outputs to show, by default all in the program's order.
     """
     replay: Mapping[str, OutputNumbers] = {} if case.replay is None else case.replay.outputs
     device: Mapping[str, DeviceOutput] = {} if case.device is None else case.device.outputs
@@ -229,7 +230,10 @@ class _Axis:
         self._most = most
 
     def place(self, error: float) -> float | None:
-        """Returns the x at which the figure shows a relative error, clamped to the ends of the axis; None for NaN."""
+        """Returns the x at which the figure shows a relative error, or None for NaN.
+
+        An error beyond an end of the axis is shown at that end.
+        """
         if isnan(error):
             return None
         decade = float(LEAST) if error <= 0 else self._most if not isfinite(error) else log10(error)
@@ -237,7 +241,7 @@ class _Axis:
         return round(PADDING + share * (WIDTH - 2 * PADDING), 1)
 
     def list_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Returns (x, text) for every third power of ten on the axis of relative errors."""
+        """Returns an (x, text) pair for every third power of ten on the axis of relative errors."""
         decades = range(LEAST, self._most + 1, 3)
         return tuple((self.place(10.0**decade) or 0.0, f"{10.0**decade:.0e}" if decade else "1") for decade in decades)
 

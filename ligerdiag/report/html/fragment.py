@@ -31,7 +31,7 @@ MAX_LINES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePart:
-    """One case as the HTML for a notebook shows it."""
+    """One case in the HTML for a notebook."""
 
     case: CaseReport
     headline: Headline

@@ -48,8 +48,9 @@ _MISSED = "{kernel} overwrites its operand behind XLA's back, and an output miss
 
 
 def compute_plain(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the reason why outputs are wrong, without names of HLO instructions. The sentence is about the kernel of the
-    subject (the call that the page is about).
+    """Returns a sentence with the reason why outputs are wrong, without names of HLO instructions.
+
+    The sentence is about the kernel call that the page is about (the subject).
     """
     view = case.view
     if worst is Verdict.FRESH and view is not None and not view.buffers:
@@ -83,10 +84,10 @@ def _find_stale(view: ScheduleView, subject: Subject) -> BufferAccess | None:
 
 
 def compute_detail(case: CaseReport, worst: Verdict, subject: Subject) -> str:
-    """Returns the sentence about an output that the subject makes wrong, and the names of other outputs for which the same
-    sentence holds. The subject is the kernel call that the page is about.
+    """Returns a sentence about an output that the kernel call makes wrong; the subject is this kernel call.
 
-    Returns the message of a finding if there is no such sentence.
+    If the same sentence holds for more outputs, their names follow. If there is no such sentence, returns the message of
+    a finding.
     """
     finding = subject.finding
     if case.view is not None and VERDICT_ORDER.index(worst) > 0:
@@ -170,8 +171,9 @@ _BESIDE = "every output is computed from the intended values, but there are find
 
 
 def compute_headline(case: CaseReport, subject: Subject | None = None) -> Headline:
-    """Returns the headline of the page of a case; it is never green if something is wrong or unknown. subject: the
-    kernel call that the page is about, by default the result of `find_subject`.
+    """Returns the headline of the page of a case. It is never green if something is wrong or unknown.
+
+    subject: the kernel call that the page is about, by default the result of `find_subject`.
     """
     if case.status is Status.ERROR:
         return Headline(sign="error", count="could not analyse", plain=case.error)

@@ -16,7 +16,7 @@ _UNKNOWN = frozenset({Status.ERROR, Status.NOT_CHECKED, Status.INCONCLUSIVE, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """A cell of the matrix: one case, compiled with the toolchain, target, flags and sizes of one column."""
+    """A cell of the matrix: the result for one case with one combination of toolchain, target, flags and sizes."""
 
     verdict: str
     """The worst verdict among the outputs; empty if it is unknown or there is nothing to check."""
@@ -37,7 +37,7 @@ class MatrixCell:
 
     @property
     def tone(self) -> str:
-        """Returns the name of the style for the cell's status."""
+        """Returns the name of the CSS style for the cell's status."""
         return TONES[self.status]
 
     @property
@@ -47,7 +47,7 @@ class MatrixCell:
 
     @property
     def count(self) -> str:
-        """Returns how many outputs have the cell's verdict, such as `2 of 5`; empty if all have it."""
+        """Returns how many outputs have the cell's verdict, such as `2 of 5`. Empty if all have it."""
         same = sum(verdict == self.verdict for _, verdict in self.outputs)
         return "" if same == len(self.outputs) else f"{same} of {len(self.outputs)}"
 
@@ -63,8 +63,10 @@ class MatrixRow:
 
     @property
     def kind(self) -> str:
-        """Returns the group of the row, by which the page's menu filters rows: `changed` if a verdict changes between
-        its cells, else `not known` if a verdict is unknown, else `the same`.
+        """Returns the group by which the menu of the page filters rows.
+
+        `changed`: the row's cells have different verdicts. `not known`: otherwise, if a verdict is unknown. `the same`:
+        otherwise.
         """
         cells = [cell for cell in self.cells if cell is not None]
         if any(cell.is_changed for cell in cells):

@@ -46,7 +46,7 @@ _TICKS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A column of the picture: one point of the curve of the memory in use."""
+    """A column of the curve: the memory in use at one point of the schedule."""
 
     x: float
     width: float
@@ -55,7 +55,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A horizontal line across the plot, at the size of the arguments or of the reserved memory."""
+    """A horizontal line across the plot, at the total size of the arguments or of the reserved memory."""
 
     name: str
     """`arguments` or `reserved`."""
@@ -87,7 +87,7 @@ class CopyMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The whole picture of the memory in use over the schedule; lengths are in user units."""
+    """The picture of the memory in use over the schedule. Lengths are in user units of SVG."""
 
     width: float
     height: float
@@ -108,7 +108,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of one of the tables; its texts are split into plain and code parts."""
+    """A row of a table. The text of each cell is split into plain parts and code."""
 
     size: str
     texts: tuple[tuple[Part, ...], ...]
@@ -121,7 +121,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySection:
-    """Everything that a page shows about the memory of its case."""
+    """The contents of the page's section about memory."""
 
     sentence: str
     wide: Curve | None
@@ -147,8 +147,9 @@ class MemorySection:
 
 
 def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> MemorySection | None:
-    """Returns the section about memory; None if the memory of the case is unknown. steps: instruction name to step id,
-    from `compute_step_ids`.
+    """Returns the section about memory, or None if the memory of the case is unknown.
+
+    steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
     """
     memory = case.memory
     if memory is None:
@@ -174,7 +175,7 @@ def compute_memory_section(case: CaseReport, steps: Mapping[str, int]) -> Memory
 
 
 def compute_curve(memory: MemoryUse, width: float, height: float) -> Curve | None:
-    """Returns the picture of the given size; None if no point of the curve has any bytes."""
+    """Returns the picture of the curve in the given size, or None if no point of the curve has any bytes."""
     points = memory.curve
     most = max((*(point.bytes for point in points), memory.reserved, memory.arguments), default=0)
     if not points or most <= 0:
@@ -220,8 +221,9 @@ def compute_curve(memory: MemoryUse, width: float, height: float) -> Curve | Non
 
 
 def describe_point(point: CurvePoint, line: SourceLine | None = None) -> str:
-    """Returns the text for a point, such as `33.0 MiB: %fusion.7 (train.py:52)`. line: shown if the point has no line
-    itself.
+    """Returns the text for a point of the curve, such as `33.0 MiB: %fusion.7 (train.py:52)`.
+
+    line: the source line to show if the point has none.
     """
     shown = point.line or line
     place = "" if shown is None else f" ({compute_place(shown)})"

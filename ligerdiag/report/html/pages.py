@@ -79,9 +79,7 @@ PAGE_WIDTH = 1120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferPicture:
-    """The pictures of one mutated buffer (one that a kernel overwrites behind XLA's back), and the table of its
-    accesses.
-    """
+    """The pictures of one mutated buffer (one that a kernel overwrites behind XLA's back), and a table of its accesses."""
 
     number: int
     """Index of the buffer in `ScheduleView.buffers`."""
@@ -165,8 +163,10 @@ def render_case_html(case: CaseReport, report: CheckReport, *, index: str = INDE
 
 
 def compute_pictures(view: ScheduleView, subject: Subject) -> tuple[BufferPicture, ...]:
-    """Returns the pictures of each mutated buffer, one that a kernel overwrites behind XLA's back. First comes the buffer of
-    the subject, which is the page's kernel call, then buffers with worse reads before others.
+    """Returns the pictures of each mutated buffer (one that a kernel overwrites behind XLA's back).
+
+    The buffer of the page's kernel call comes first, then the others, those with the worst reads first. subject: the
+    page's kernel call.
     """
     pictures: list[BufferPicture] = []
     steps = {step.id: step for step in view.steps}
@@ -252,8 +252,9 @@ class IndexRow:
 
 
 def render_index_html(report: CheckReport, *, files: Sequence[str] = ()) -> str:
-    """Returns the index as a whole HTML document. files: name of the page of each case, by default from
-    `compute_file_names`.
+    """Returns the index as a whole HTML document.
+
+    files: names of the pages, one for each case; by default those that `compute_file_names` returns.
     """
     names = files or compute_file_names(report.cases)
     rows = [_make_row(case, name) for case, name in zip(report.cases, names, strict=True)]

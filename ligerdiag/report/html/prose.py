@@ -35,13 +35,15 @@ class Part:
 
 
 def compute_step_ids(view: ScheduleView | None) -> dict[str, int]:
-    """Returns a mapping from the name of an instruction, with its `%`, to the id of its step."""
+    """Returns a dict from the name of each instruction, with its `%`, to the id of its step on the page."""
     return {} if view is None else {step.name: step.id for step in view.steps}
 
 
 def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
-    """Splits a sentence into parts: text in backticks becomes code, and a name of an instruction becomes code that refers to
-    the instruction's step on the page.
+    """Splits a sentence into parts of plain text and code.
+
+    Text in backticks becomes code. A name of an instruction becomes code with a link to the instruction's step on the
+    page.
     """
     parts: list[Part] = []
     at = 0
@@ -55,8 +57,9 @@ def compute_parts(text: str, steps: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def compute_names(text: str, steps: Mapping[str, int], *, unknown: bool = True) -> tuple[Part, ...]:
-    """Splits a text into parts: each name of an instruction becomes a part of its own, shown as code. unknown: whether names
-    of instructions that are no steps on the page become parts, too.
+    """Splits a text into plain parts and names of instructions, which are shown as code.
+
+    unknown: whether names of instructions that are no steps on the page become code, too.
     """
     parts: list[Part] = []
     at = 0
@@ -77,7 +80,7 @@ SIGN_ORDER = ("stale", "clobbered", "error", "unknown", "warning", "latent", "fr
 
 
 class NumbersFault(StrEnum):
-    """The fault of an output that shows in its numbers, from a replay or a device."""
+    """The fault that the numbers of an output show: wrong, inexact, or none."""
 
     WRONG = "wrong by the numbers"
     INEXACT = "inexact"
@@ -87,7 +90,7 @@ class NumbersFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """One output of the case, as a small label on the page."""
+    """One output of the case as a chip: a small label on the page, with a sign for its verdict."""
 
     name: str
     verdict: Verdict
@@ -99,8 +102,9 @@ class Chip:
 
 
 def list_chips(case: CaseReport) -> tuple[Chip, ...]:
-    """Returns a chip (a small label on the page) for each output of the case: the worst sign first, outputs with equal
-    signs in the program's order.
+    """Returns a chip (a small label on the page) for each output of the case.
+
+    Chips with the worst sign come first. Outputs with equal signs stay in the program's order.
     """
     words = compute_numbers_faults(case)
     judged = [(name, verdict, *_judge(verdict, words[name])) for name, verdict in case.outputs.items()]
@@ -112,7 +116,7 @@ def list_chips(case: CaseReport) -> tuple[Chip, ...]:
 
 
 def compute_numbers_faults(case: CaseReport) -> dict[str, NumbersFault]:
-    """Returns a mapping from output name to the fault that the numbers of the output show."""
+    """Returns a dict from the name of each output to the fault that its numbers show."""
     return {name: _find_fault(name, case) for name in case.outputs}
 
 
@@ -153,7 +157,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayGroup:
-    """Outputs with the same verdict and missing edges, whose sentences differ only in the name of the output."""
+    """Outputs that the page describes by one sentence.
+
+    They have the same verdict and missing edges; their sentences differ only in the name of the output.
+    """
 
     ways: tuple[Way, ...]
     sentence: tuple[Part, ...]
@@ -162,9 +169,10 @@ class WayGroup:
 
 
 def compute_ways(view: ScheduleView, chips: Sequence[Chip], steps: Mapping[str, int]) -> tuple[WayGroup, ...]:
-    """Returns the outputs in groups that share a sentence (`WayGroup`), in the order of the chips (the outputs' labels
-    on the page); empty if no path from a kernel to an output is known. steps: instruction name to step id, from
-    `compute_step_ids`.
+    """Returns the outputs in groups that the page describes by one sentence each, in the order of the chips.
+
+    Empty if no path from a kernel to an output is known. chips: the outputs' labels on the page.
+    steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
     """
     views = {output.name: output for output in view.outputs}
     if not any(o.sentence or o.path or o.missing for o in view.outputs):
@@ -193,7 +201,7 @@ def _compute_rest(output: OutputView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One instruction in the listing of the HLO."""
+    """The entry of one instruction in the listing of the HLO."""
 
     step: ScheduleStep
     text: tuple[Part, ...]
@@ -210,8 +218,10 @@ class Entry:
 
 
 def compute_listing(view: ScheduleView, source_roots: Sequence[str]) -> tuple[Entry, ...]:
-    """Returns the listing of the schedule: one entry for each step, in order, with the step's source line and the values
-    that it reads and writes. source_roots: folders; source lines are shown only from files below them.
+    """Returns the listing of the schedule, with one entry for each step, in schedule order.
+
+    An entry has the step's source line and the values that the step reads and writes. source_roots: folders; source lines
+    are shown only from files below them.
     """
     ids, lines = compute_step_ids(view), dict(view.anchors)
     users: dict[int, list[ScheduleStep]] = defaultdict(list)

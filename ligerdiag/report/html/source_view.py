@@ -18,7 +18,7 @@ from ligerdiag.text import compute_cells
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeRow:
-    """One row of an excerpt."""
+    """One line of a source excerpt on the page."""
 
     number: str
     """The line number as text; blanks of the same width if the row has no number, so that the rows are aligned."""
@@ -46,14 +46,15 @@ class SourcePlace:
 
 
 def compute_source_places(cause: Finding, roots: Sequence[str]) -> tuple[SourcePlace, ...]:
-    """Returns the lines of the user's source that the finding is about, the kernel call first. roots: folders below
-    which source files may be read.
+    """Returns the lines of the user's source that the finding is about, the kernel call first.
+
+    roots: folders below which source files may be read.
     """
     return tuple(_make_place(one, roots) for one in list_marked_places(cause))
 
 
 def list_unplaced(cause: Finding) -> tuple[str, ...]:
-    """Returns the names of the instructions that read and have no source line, with their `%`."""
+    """Returns the names, with their `%`, of the readers in the finding that have no source line."""
     parts = [part for (line, _), found in list_reads(cause).items() if line is None for part in found]
     return _list_readers(parts)
 
@@ -87,7 +88,7 @@ def _list_rows(excerpt: Excerpt) -> Iterator[CodeRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """The remedy of a page's finding."""
+    """The remedy that a page shows for its finding."""
 
     words: tuple[Part, ...]
     place: str = ""
@@ -101,10 +102,10 @@ class Remedy:
 
 
 def compute_remedy(case: CaseReport, finding: Finding | None, steps: Mapping[str, int]) -> Remedy | None:
-    """Returns the remedy of the finding that the page is about. Returns None if `finding` is None, has no help, or is
-    allowed, or if the verdict of an output contradicts the numbers of a replay or a device.
+    """Returns the remedy of the finding that the page is about. None if the page must not show a remedy.
 
-    steps: instruction name to step id, from `compute_step_ids`.
+    It must not if `finding` is None, has no help, or is allowed. It must not either if a verdict contradicts the numbers
+    of a replay or a device. steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
     """
     if finding is None or finding.suppressed is not None or not finding.help or case.status is Status.DISAGREEMENT:
         return None

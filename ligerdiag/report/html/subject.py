@@ -28,7 +28,7 @@ from ligerdiag.text import FEW, join_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """One finding as the page shows it."""
+    """One finding in the form in which the page shows it."""
 
     rule: str
     page: str
@@ -51,16 +51,18 @@ class Article:
 
 
 def compute_articles(case: CaseReport, steps: Mapping[str, int]) -> tuple[Article, ...]:
-    """Returns the findings of the page, the worst first and allowed ones last. steps: maps each instruction's name to
-    its step id, from `compute_step_ids`.
+    """Returns the findings of the page, the worst first and allowed ones last.
+
+    steps: maps the name of each instruction to the id of its step, as `compute_step_ids` does.
     """
     return tuple(_make(finding, case, steps) for finding in list_worst_first(case))
 
 
 def list_worst_first(case: CaseReport) -> list[Finding]:
-    """Returns the causes of the case's findings, sorted by severity, then by the worst verdict on their outputs, then by the
-    number of their outputs. Allowed causes come last. A consequence of a cause comes right after that cause, and the two are
-    sorted by the worse one of them.
+    """Returns the causes of the case's findings, the worst first and allowed ones last.
+
+    They are sorted by severity, then by the worst verdict on their outputs, then by the number of their outputs. A
+    consequence comes right after its cause, and the two are sorted by the worse one of them.
     """
 
     def weigh(cause: Finding) -> tuple[bool, int, int, int]:
@@ -120,7 +122,7 @@ that of a reader.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The kernel call that a page is about; a field is empty if it is unknown."""
+    """The kernel call that a page is about. A field is empty if it is unknown."""
 
     kernel: str = ""
     finding: Finding | None = None
@@ -134,9 +136,7 @@ class Subject:
 
 
 def find_subject(case: CaseReport) -> Subject:
-    """Returns the subject of the page about this case: the kernel call that the page is about. All fields are empty if no
-    kernel is known.
-    """
+    """Returns the kernel call that is the subject of the case's page. All fields are empty if no kernel is known."""
     finding, view = _find_finding(case), case.view
     buffer = None if view is None else _find_buffer(view, finding)
     kernel = finding.kernel if finding is not None else ""
@@ -154,8 +154,10 @@ def find_subject(case: CaseReport) -> Subject:
 
 
 def list_buffers(view: ScheduleView, subject: Subject) -> tuple[int, ...]:
-    """Returns the indices of all mutated buffers, those that a kernel overwrites behind XLA's back. First comes the buffer
-    of the subject, which is the page's kernel call, then buffers with worse reads before others.
+    """Returns the indices of all mutated buffers (those that a kernel overwrites behind XLA's back).
+
+    The buffer of the page's kernel call comes first, then the others, those with the worst reads first. subject: the
+    page's kernel call.
     """
     numbers = range(len(view.buffers))
     return tuple(sorted(numbers, key=lambda number: (number != subject.buffer, _weigh_reads(view, number))))

@@ -40,8 +40,9 @@ class _Module:
 
 
 def render_excerpt(view: ScheduleView, finding: Finding) -> tuple[str, ...]:
-    """Returns the lines of the excerpt, `MOST_LINES` at most; empty if the module has none of the instructions that the
-    finding names.
+    """Returns the lines of the excerpt, at most `MOST_LINES`.
+
+    Empty if the module has none of the instructions that the finding names.
     """
     module = _index_lines(view.text, _list_comments(view, finding))
     chosen: set[int] = set()

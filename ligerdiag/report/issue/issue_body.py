@@ -39,7 +39,7 @@ from ligerdiag.text import compute_printable, count_of, join_words, render_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPart:
-    """The part of a file that the program runs."""
+    """The lines of one file that the program runs."""
 
     name: str
     """Path of the file, relative to the project."""
@@ -64,13 +64,13 @@ class ProgramSource:
 
     @property
     def is_long(self) -> bool:
-        """Returns whether the parts that the program runs would say more than the file."""
+        """Returns whether the file is so long that the report quotes only the parts that the program runs."""
         return bool(self.others) or self.text.count("\n") > _FOLDED_FROM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueFacts:
-    """The facts that a bug report contains in addition to the report of a run."""
+    """The facts in a bug report that do not come from the report of the run."""
 
     program: ProgramSource | None
     """The program to show; None if the module was compiled elsewhere."""

@@ -39,8 +39,10 @@ class IssueSubject:
 
 
 def find_issue_subject(report: CheckReport, rule: str = "") -> IssueSubject:
-    """Returns the subject of the bug report on a run. rule: id of the rule whose finding to report, if a case has one;
-    otherwise the most severe finding is reported. Raises InputError if no case has anything to report, or several.
+    """Returns the case and the finding that a bug report on this run is about.
+
+    It is the most severe finding; with `rule`, the id of a rule, it is a finding of that rule. Raises InputError if no
+    case has anything to report, or if several cases have.
     """
     found = [one for case in report.cases if (one := _find_in_case(case, rule)) is not None]
     if len(found) == 1:

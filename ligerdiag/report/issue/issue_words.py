@@ -36,7 +36,7 @@ _KERNEL_FAILS = "a kernel of case "
 
 
 class Addressee(StrEnum):
-    """The party that can fix the bug."""
+    """The party to whom the bug is reported, because it can fix the bug."""
 
     XLA = "XLA (openxla/xla)"
     JAX = "JAX (jax-ml/jax)"
@@ -48,7 +48,7 @@ class Addressee(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueWords:
-    """The first lines of a bug report. Names in them are in backticks."""
+    """The title and the first sentences of a bug report. Names in them are in backticks."""
 
     title: str
     sentences: tuple[str, ...]
@@ -58,7 +58,7 @@ class IssueWords:
 
 
 def describe_subject(subject: IssueSubject) -> IssueWords:
-    """Returns the first lines of a report on a finding, or on an error of XLA."""
+    """Returns the first sentences of a bug report on a finding or on an error of XLA."""
     words = _describe_subject(subject)
     names = tuple(subject.case.outputs)
     return replace(
@@ -69,10 +69,9 @@ def describe_subject(subject: IssueSubject) -> IssueWords:
 
 
 def name_outputs(text: str, names: Sequence[str]) -> str:
-    """Returns the text with the word "output" inserted before each output whose name is a number: "output 0". The outputs of
-    a function that returns a tuple have such names.
+    """Returns the text with the word "output" inserted before each output whose name is a number: "output 0".
 
-    names: the names of all outputs.
+    The outputs of a function that returns a tuple have such names. names: the names of all outputs.
     """
     numbers = "|".join(f"`{re.escape(name)}`" for name in names if re.match(r"\d+(?:\.|$)", name))
     if not numbers:

@@ -6,8 +6,9 @@ import ast
 
 
 def uses_in_functions(text: str, package: str) -> bool:
-    """Returns whether a function or class of the program uses a name that comes from the package; true if the text is no
-    Python.
+    """Returns whether a function or class of the program uses a name that it imports from the package.
+
+    Returns True if the text is not valid Python.
     """
     try:
         module = ast.parse(text)
@@ -29,8 +30,9 @@ def uses_in_functions(text: str, package: str) -> bool:
 
 
 def list_imports(text: str) -> tuple[str, ...]:
-    """Returns the names of the packages and modules that a program imports anywhere, without their submodules; empty if
-    the text is no Python. A relative import keeps its leading dots, such as `.losses`.
+    """Returns the names of the packages and modules that a program imports anywhere, without their submodules.
+
+    A relative import keeps its leading dots, such as `.losses`. Empty if the text is not valid Python.
     """
     try:
         nodes = list(ast.walk(ast.parse(text)))

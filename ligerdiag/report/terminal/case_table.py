@@ -78,10 +78,9 @@ type Row = dict[str, CaseReport]
 
 
 def render_table(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the lines of the table, at most `width` columns wide as far as ids allow. With None each case has one
-    line, of any width.
+    """Returns the lines of the table, at most `width` columns wide unless an id is longer.
 
-    verbose: adds a line for each output that has numbers.
+    If `width` is None, each case has one line of any width. verbose: adds a line for each output that has numbers.
     """
     rows: dict[str, Row] = {}
     for case in report.cases:
@@ -106,10 +105,9 @@ def render_table(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """Returns the verdict of each output, in the program's order, such as `loss fresh · input STALE`; each verdict has
-    its style.
+    """Returns the verdict of each output, in the program's order, such as `loss fresh · input STALE`.
 
-    allowed: names of the outputs whose verdict is allowed.
+    Each verdict has its style. allowed: names of the outputs whose verdict is allowed.
     """
     spans: list[Span] = []
     for name, verdict in outputs.items():
@@ -120,8 +118,9 @@ def render_outputs(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()
 
 
 def render_counted(outputs: Mapping[str, Verdict], allowed: Collection[str] = ()) -> Line:
-    """Returns the verdict of each output if they are few; else the number of outputs by verdict, the worst first, such
-    as `28 of 30 STALE · 2 fresh`.
+    """Returns the verdict of each output, or numbers of outputs such as `28 of 30 STALE · 2 fresh` if there are many.
+
+    The numbers are sorted by verdict, the worst first.
     """
     if len(outputs) <= FEW:
         return render_outputs(outputs, allowed)

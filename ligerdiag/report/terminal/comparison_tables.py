@@ -53,8 +53,9 @@ _ANSWER = "*"
 
 
 def render_bisection(bisection: Bisection, *, width: int | None = None, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the lines of one bisection, at most `width` columns wide as far as words allow. verbose: adds the paths
-    of artifacts.
+    """Returns the lines of one bisection, at most `width` columns wide unless a word is longer.
+
+    verbose: adds the paths of artifacts.
     """
     lines: list[Line] = [_render_title(bisection)]
     if bisection.rows:
@@ -160,7 +161,7 @@ class _Row:
 
 
 def render_differences(report: DifferenceReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns all lines of a run of `diff`. verbose: adds rows that do not differ, and paths of artifacts."""
+    """Returns all lines for the result of `diff`. verbose: adds rows that do not differ, and the paths of artifacts."""
     lines: list[Line] = []
     for difference in report.differences:
         lines += [*_render_difference(difference, width, verbose=verbose), BLANK]

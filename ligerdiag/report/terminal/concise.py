@@ -21,16 +21,20 @@ from ligerdiag.text import FEW, compute_printable, compute_without_commands, cou
 
 
 def render_concise(report: CheckReport) -> str:
-    """Returns one line for each finding that counts and each case in trouble, by case, with a final newline."""
+    """Returns one line for each finding that counts and one for each trouble, in the order of the cases, with a final
+    newline.
+    """
     several = len(report.targets) > 1
     lines = [line for case in report.cases for line in _list_lines(case, several=several)]
     return "".join(f"{compute_without_commands(compute_printable(line))}\n" for line in lines)
 
 
 def render_reason(case: CaseReport) -> str:
-    """Returns one line about the most severe problem of a case that does not pass, such as "LD001: output `loss` is stale
-    (kernel `clip_kernel`, operand 0)". It begins with the rule. For a case without findings that count, the line is the
-    message of the first trouble, without a rule; empty if the case has no trouble either.
+    """Returns one line about the most severe problem of a case.
+
+    An example is `LD001: output `loss` is stale (kernel `clip_kernel`, operand 0)`. The line begins with the rule of a
+    finding. For a case without findings that count, the line is the message of the first trouble, without a rule. Empty
+    if the case has no trouble either.
     """
     causes = _list_causes(case)
     lines = [_name_cause(one, case) for one in sorted(causes, key=lambda one: -one.severity.weight)]
@@ -40,8 +44,9 @@ def render_reason(case: CaseReport) -> str:
 
 
 def rank_reason(case: CaseReport) -> tuple[int, int]:
-    """Returns a sort key of the problem that `render_reason` names: its severity, then the worst verdict on an output of the
-    case. A more severe problem has a larger key.
+    """Returns a sort key for a case: the severity of the problem that `render_reason` names, then the worst verdict.
+
+    A worse case has a larger key.
     """
     severities = [one.severity for one in _list_causes(case) or list_troubles(case)]
     verdict = max(map(VERDICT_ORDER.index, case.outputs.values()), default=0)
@@ -67,8 +72,9 @@ def _name_cause(cause: Finding, case: CaseReport) -> str:
 
 
 def render_statistics(report: CheckReport) -> str:
-    """Returns a line for each rule with findings that count, the most frequent rule first, with a final newline. A line has
-    the number of findings, the rule's id and name, and the severity.
+    """Returns a line for each rule with findings that count, the most frequent rule first, with a final newline.
+
+    A line has the number of findings, the rule's id and name, and the severity.
     """
     counts = Counter((one.rule, one.severity) for case in report.cases for one in list_unexcused(case))
     rows = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], -item[0][1].weight))

@@ -47,20 +47,21 @@ _GAP = Span("  ")
 
 
 def render_replay_word(case: CaseReport) -> Line:
-    """Returns how the replay of the case compares with the verdicts: `agrees`, `agrees 3 of 4`, `lossy 0.25`,
-    `DISAGREES`, `undecided`, `undefined`, `too large` and the like; empty if there was no replay.
+    """Returns how the replay of the case compares with the verdicts, in a few words. Empty if there was no replay.
 
-    If the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations
-    ran. `agrees, 1 cannot tell` means that the numbers of one latent output would be the same if it were stale.
-    `agrees, 2 unknown` means that two more outputs are unknown, about which no numbers say anything. `undefined` means
-    that the program leaves all its outputs undefined, so that no numbers can decide.
+    The text is `agrees`, `agrees 3 of 4`, `lossy 0.25`, `DISAGREES`, `undecided`, `undefined`, `too large` or similar. If
+    the most expensive loop was cut short, the text says so: `agrees (2 of 32)` means that 2 of its 32 iterations ran.
+    `agrees, 1 cannot tell` means that the numbers of one latent output would be the same if it were stale. `agrees, 2
+    unknown` means that two more outputs are unknown, about which no numbers say anything. `undefined` means that the
+    program leaves all its outputs undefined, so that no numbers can decide.
     """
     return () if case.replay is None else render_agreement_word(case.outputs, case.replay, case.findings)
 
 
 def render_agreement_word(outputs: Mapping[str, Verdict], replay: Replay, findings: Sequence[Finding]) -> Line:
-    """Returns how a replay compares with verdicts, as `render_replay_word` does for a case: `agrees`, `DISAGREES` and
-    the like.
+    """Returns how a replay compares with verdicts, as one word such as `agrees` or `DISAGREES`.
+
+    The words are those of `render_replay_word`.
     """
     opaque = _render_opaque(outputs, replay, findings)
     if replay.state is not ReplayState.DONE:
@@ -109,8 +110,9 @@ def _render_blind(outputs: Mapping[str, Verdict], replay: Replay) -> Line:
 
 
 def render_device_word(case: CaseReport) -> Line:
-    """Returns how the numbers of a device compare with the verdicts of the case: `agrees`, `DISAGREES` and the like;
-    empty if nothing ran on a device.
+    """Returns how the numbers of a device compare with the verdicts of the case, such as `agrees` or `DISAGREES`.
+
+    Empty if nothing ran on a device.
     """
     device = case.device
     if device is None:
@@ -131,9 +133,10 @@ def render_device_word(case: CaseReport) -> Line:
 
 
 def find_worse(case: CaseReport) -> tuple[str, ...]:
-    """Returns the names of the outputs that are wrong on the device of this machine but not on the case's target. That is,
-    XLA's schedule for the device is wrong, and the one for the target, a GPU that is only described, is right. Empty without
-    a device run.
+    """Returns the names of the outputs that are wrong on this machine's device and not wrong on the case's target.
+
+    XLA made one schedule for the device, which ran, and one for the target, a GPU that is only described. Empty without a
+    device run.
     """
     if case.device is None:
         return ()
@@ -145,17 +148,20 @@ def find_worse(case: CaseReport) -> tuple[str, ...]:
 
 
 def compute_lost(replay: Replay, name: str) -> float:
-    """Returns the larger of two relative errors of a lossy output: compared with program order (a run of the program in the
-    order in which it is written), and compared with the case's reference. The first alone does not suffice, because that
-    result may be lossy itself.
+    """Returns how far a lossy output is off: the larger of two relative errors.
+
+    One compares the output with program order (a run of the operations in the order in which they are written), the other
+    with the case's reference. The first alone does not suffice, because the result in program order may be lossy itself.
     """
     error, reference = replay.outputs[name].error, replay.reference.get(name, 0.0)
     return reference if isnan(error) or reference > error else error
 
 
 def render_output_lines(case: CaseReport, *, width: int | None, label: str) -> tuple[Line, ...]:
-    """Returns a line with verdict, attribution and error for each output, such as `input STALE replay stale 1.2e+04
-    device stale 1.2e+04`; empty if no output has numbers. label: put before each line, such as the target.
+    """Returns a line with verdict, attribution and error for each output.
+
+    An example is `input STALE replay stale 1.2e+04 device stale 1.2e+04`. Empty if no output has numbers.
+    label: a text before each line, such as the target.
     """
     replay, device = case.replay, case.device
     has_numbers = replay is not None and (replay.outputs or (replay.opaque is not None and replay.opaque.outputs))
@@ -209,7 +215,7 @@ def _render_word(agreements: Mapping[str, Agreement], lossy: Mapping[str, float]
 
 
 class TroubleKind(StrEnum):
-    """Kinds of troubles. The value is the id that reports show; ids never change and are never reused."""
+    """Kinds of troubles. The value of a kind is its id in reports. An id never changes and is never used again."""
 
     UNEXPECTED = "unexpected-verdict"
     UNEXPLAINED = "unexplained-verdict"
@@ -222,7 +228,7 @@ class TroubleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroublePage:
-    """The explanation of a kind of trouble: each text is one line in lower case, without a final stop."""
+    """The explanation of a kind of trouble. Each text is one line in lower case, without a final stop."""
 
     severity: Severity
     summary: str
@@ -244,36 +250,39 @@ PAGES: Mapping[TroubleKind, TroublePage] = {
         severity=Severity.WARNING,
         summary="something could not be decided, so it does not count as right",
         help=(
-            "see `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of a kernel if"
-            " its readers cannot be found again after XLA's optimizations"
+            "read the lines `not covered`; declare the effects of each kernel that cannot be analysed; declare the write of"
+            " a kernel if its readers cannot be found again after XLA's optimizations"
         ),
     ),
     TroubleKind.DISAGREEMENT: TroublePage(
         severity=Severity.ERROR,
         summary="the schedule and the numbers contradict each other",
-        help="see the remaining causes: JAX, XLA, the kernel or a bug in ligerdiag; trust neither answer about this output",
+        help=(
+            "trust neither answer about this output: JAX, XLA, the kernel or ligerdiag has a bug; see the evidence for the"
+            " causes that remain"
+        ),
     ),
     TroubleKind.NOT_ANALYSED: TroublePage(
         severity=Severity.ERROR,
         summary="a case could not be analysed: input or compile error, abort, timeout",
-        help="read the end of the log; ligerdiag knows nothing about this case",
+        help="read the end of the log; without an analysis, nothing is known about this case",
     ),
     TroubleKind.NO_NUMBERS: TroublePage(
         severity=Severity.ERROR,
         summary="a replay or a run on a device was tried and died",
-        help="read the reason; the verdicts still hold, but no execution has confirmed them",
+        help="read the reason why it died; the verdicts still hold, but no execution has confirmed them",
     ),
     TroubleKind.NOT_CHECKED: TroublePage(
         severity=Severity.WARNING,
         summary="the run was ended before a case's turn: by Ctrl-C, SIGTERM, its time limit or --exitfirst",
-        help="repeat the run with more time or fewer cases: it finds the compiled artifacts in the cache",
+        help="repeat the run with more time or fewer cases: the cache has the artifacts that are compiled already",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something about a case that needs attention and is no finding."""
+    """A problem of a case that needs attention and is no finding, such as a verdict that contradicts the expectation."""
 
     kind: TroubleKind
     severity: Severity

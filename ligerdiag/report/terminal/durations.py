@@ -9,10 +9,10 @@ _PHASES = ("total", "compile", "analysis", "replay")
 
 
 def render_durations(report: CheckReport, count: int) -> str:
-    """Returns a table of the slowest cases with the seconds of each phase, the slowest first, with a final newline.
+    """Returns a table with the seconds of each phase of the slowest cases, with a final newline.
 
-    count: largest number of rows; 0 means all. A case that was not run has no row. A phase whose result came from the
-    cache says `cached`, and `-` marks a phase that was not done.
+    The slowest case comes first. A case that was not run has no row. A phase whose result came from the cache says
+    `cached`, and `-` marks a phase that was not done. count: largest number of rows; 0 means all.
     """
     cases = [case for case in report.cases if case.status is not Status.NOT_CHECKED]
     slowest = sorted(cases, key=lambda case: -_compute_seconds(case)["total"])[: count or None]

@@ -38,8 +38,10 @@ MAX_PLACES = 6
 
 
 def render_group(group: FindingGroup, *, width: int | None, several_targets: bool, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines of one finding and the cases that have it, with a blank line at the end. If the finding is a
-    consequence of another one, its lines are indented. several_targets: whether to name the targets of each case.
+    """Returns the lines about one finding and the cases that have it, with a blank line at the end.
+
+    The lines are indented if the finding is a consequence of another finding. several_targets: whether to name the
+    targets of each case.
     """
     finding = group.finding
     if finding.follows_from is None:
@@ -128,8 +130,9 @@ def _render_marked(source: SourceLine, label: str, roots: Sequence[str], width: 
 
 
 def limit_reads(evidence: Sequence[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
-    """Returns the evidence with at most `limit` lines for each label about reads, such as `read` or `copy`; one more
-    line gives the number of lines that are left out. None is no limit.
+    """Returns the evidence with at most `limit` lines for each label about reads, such as `read` or `copy`.
+
+    If lines are left out, one more line gives their number. None is no limit.
     """
     kept = list(evidence)
     for name in _READS if limit is not None else ():
@@ -175,8 +178,9 @@ def _render_places(group: FindingGroup, *, several_targets: bool, verbose: bool)
 
 
 def render_finding_plain(finding: Finding, places: Sequence[str]) -> tuple[str, ...]:
-    """Returns the message, the evidence, the remedy and the cases of a finding, one printable line each. places: the
-    cases.
+    """Returns the message, the evidence and the remedy of a finding, and the cases that have it, one printable line each.
+
+    places: the texts for the cases, such as `id (a100, h100)`.
     """
     evidence = [(label, compute_near(text)) for label, text in limit_reads(finding.evidence, MAX_READS)]
     stores = [("store", compute_place(place)) for place in (finding.call.stores if finding.call is not None else ())]
@@ -197,7 +201,9 @@ def _render(message: str, facts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def render_allowed(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns a line with the number of allowed findings, or with `verbose` each of them; empty if there are none."""
+    """Returns a line with the number of allowed findings, or a line for each of them with `verbose`. Empty if there are
+    none.
+    """
     allowed = [
         (finding, case)
         for case in report.cases

@@ -63,14 +63,14 @@ _LOOKS: Mapping[Style, str] = {
 def render_terminal(
     report: CheckReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns the whole report as text: table, findings, troubles, memory, coverage, replay and totals, with a final
-    newline.
+    """Returns the whole report as text, with a final newline.
 
-    Cases that are as expected are only counted if there are more than `MOST_EXPECTED` of them.
+    It has the table of cases, findings, troubles, memory, coverage, replay and totals. If more than `MOST_EXPECTED` cases
+    are as expected, these are only counted.
 
     width: columns of the terminal; None for a file or a pipe, where no line is wrapped. colour: whether to use ANSI
-    colours. verbose: lists all cases, adds the numbers of every output, and shows the findings of each case on their
-    own, also those of cases that are as expected.
+    colours. verbose: lists all cases, adds the numbers of every output, and shows the findings of each case on their own,
+    also those of cases that are as expected.
     """
     several = len(report.targets) > 1
     expected = [case for case in report.cases if case.status is Status.EXPECTED]
@@ -120,14 +120,17 @@ def _list_same(cases: Sequence[CaseReport]) -> list[list[CaseReport]]:
 
 
 def render_quietly(report: CheckReport, *, width: int | None = None, colour: bool = False) -> str:
-    """Returns the report of `--quiet` as text, with a final newline; width, colour: as in `render_terminal`."""
+    """Returns the report in the short form of the option `--quiet`, with a final newline.
+
+    width, colour: as in `render_terminal`.
+    """
     return _render_lines([*render_quiet_lines(report, width=width)], colour=colour)
 
 
 def render_bisections(
     bisections: Sequence[Bisection], *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns the bisections as text, one after the other, with a final newline; options as in `render_terminal`."""
+    """Returns the bisections as text, one after the other, with a final newline. Options are as in `render_terminal`."""
     lines: list[Line] = []
     for bisection in bisections:
         lines += [BLANK, BLANK] if lines else []
@@ -138,8 +141,9 @@ def render_bisections(
 def render_difference_report(
     report: DifferenceReport, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns the result of `diff` as text, both compiles of each case side by side, with a final newline; options as
-    in `render_terminal`.
+    """Returns the result of `diff` as text, with both compiles of each case side by side and a final newline.
+
+    Options are as in `render_terminal`.
     """
     return _render_lines([*render_differences(report, width, verbose=verbose)], colour=colour)
 
@@ -147,7 +151,7 @@ def render_difference_report(
 def render_report_comparison_text(
     comparison: ReportComparison, *, width: int | None = None, colour: bool = False, verbose: bool = False
 ) -> str:
-    """Returns the comparison of two reports as text, with a final newline; options as in `render_terminal`."""
+    """Returns the comparison of two reports as text, with a final newline. Options are as in `render_terminal`."""
     return _render_lines([*render_report_comparison(comparison, width, verbose=verbose)], colour=colour)
 
 
@@ -158,8 +162,10 @@ def _render_lines(lines: list[Line], *, colour: bool) -> str:
 
 
 def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether to write colours to the stream. If NO_COLOR is set, the answer is no; otherwise, if FORCE_COLOR
-    is set, yes; otherwise, whether the stream is a terminal with colours.
+    """Returns whether to write colours to the stream.
+
+    The answer is no if NO_COLOR is set. Otherwise it is yes if FORCE_COLOR is set, or if the stream is a terminal with
+    colours.
     """
     if environ.get("NO_COLOR"):
         return False
@@ -169,7 +175,7 @@ def compute_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> b
 
 
 def compute_stream_width(stream: TextIO) -> int | None:
-    """Returns the number of columns of the terminal that the stream writes to; None if it is no terminal."""
+    """Returns the number of columns of the terminal to which the stream writes, or None if it is no terminal."""
     return max(MIN_WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
@@ -189,8 +195,9 @@ def _paint(lines: list[Line]) -> str:
 
 
 class ProgressDisplay:
-    """Shows the progress of a run on a stream, as a bar on a terminal and else as a line at most once a second. Used as
-    a context manager.
+    """A context manager that shows the progress of a run on a stream.
+
+    On a terminal it draws a bar; elsewhere it writes a line at most once a second.
     """
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:

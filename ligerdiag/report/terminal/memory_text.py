@@ -39,8 +39,9 @@ type _Row = Sequence[Line]
 
 
 def render_memories(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines about the memory of the cases. Empty if the memory of no case is known; without `verbose`, also
-    if no case's memory is worth a line.
+    """Returns the lines about the memory of the cases.
+
+    Empty if the memory of no case is known. Without `verbose`, also empty if no case needs enough memory for a line.
     """
     known = [(case, case.memory) for case in report.cases if case.memory is not None]
     if verbose:

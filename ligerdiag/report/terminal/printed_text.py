@@ -5,10 +5,10 @@ from ligerdiag.text import compute_printable, compute_without_commands
 
 
 def render_printed(report: CheckReport) -> str:
-    """Returns the printed lines, such as `step[8] | shape (4, 8)`: first those of imports, by file, then those of each
-    case, with a final newline. Empty if nothing was printed.
+    """Returns the lines that the user's code printed, such as `step[8] | shape (4, 8)`, with a final newline.
 
-    A text that a case prints for each of several targets is shown once.
+    Lines of imports come first, by file, then the lines of each case. A text that a case prints for each of several
+    targets is shown once. Empty if nothing was printed.
     """
     parts = [render_lines(name, text) for name, text in report.printed]
     texts: dict[str, dict[str, list[str]]] = {}

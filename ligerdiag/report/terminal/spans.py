@@ -13,7 +13,7 @@ from ligerdiag.text import compute_cells, compute_printable
 
 
 class Style(StrEnum):
-    """The meaning of a span, which decides its colour. The colour never says anything that the text does not say."""
+    """The meaning of a span, which decides its colour. The colour adds nothing to what the text says."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -33,7 +33,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A text with a style; escape sequences, control characters and line breaks are removed from the text."""
+    """A text with a style. Escape sequences, control characters and line breaks are removed from the text."""
 
     text: str
     style: Style = Style.PLAIN
@@ -72,10 +72,10 @@ def compute_padded(line: Line, width: int) -> Line:
 
 
 def compute_wrapped(line: Line, width: int | None, indent: int) -> tuple[Line, ...]:
-    """Breaks the line between words into lines of at most `width` columns; all but the first begin at column `indent`.
-    A width of None never breaks.
+    """Breaks the line between words into lines of at most `width` columns.
 
-    No word is broken, so that ids and paths can be copied: a long word makes its line wider.
+    All lines but the first begin at column `indent`. A width of None means that nothing is broken. No word is broken, so
+    that ids and paths can be copied; a long word makes its line wider.
     """
     if width is None or compute_width(line) <= width:
         return (line,)
@@ -101,8 +101,9 @@ def _without_trailing_blanks(row: list[Span]) -> Line:
 
 
 def render_columns(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table as text: the rows under their heading, left-aligned, two spaces between columns; nothing is cut
-    or wrapped.
+    """Returns a table as text: the heading, and the rows below it.
+
+    Cells are left-aligned, with two spaces between columns. No cell is cut or wrapped.
     """
     table: list[list[Line]] = [[(Span(cell),) for cell in row] for row in (heading, *rows)]
     widths = [max(compute_width(row[column]) for row in table) for column in range(len(heading))]

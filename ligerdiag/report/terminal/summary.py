@@ -48,8 +48,9 @@ _UNSEEN = (Status.ERROR, Status.NOT_CHECKED)
 
 
 def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines on why cases are unexpected, contradict themselves or could not be analysed, with the end of
-    the worker's log. Lines that are the same on several targets of a case appear once.
+    """Returns lines that say why cases are unexpected, contradict themselves or could not be analysed.
+
+    They include the end of the worker's log. Lines that are equal on several targets of a case appear once.
     """
     groups: dict[tuple[object, ...], list[CaseReport]] = {}
     for case in cases:
@@ -59,7 +60,7 @@ def render_troubles(cases: Iterable[CaseReport], *, width: int | None, verbose: 
 
 
 def name_targets(case_id: str, targets: Sequence[str]) -> str:
-    """Returns a case and its targets as text, such as "`flce[hidden]` on a100 and h100"."""
+    """Returns a text for a case and its targets, such as "`flce[hidden]` on a100 and h100"."""
     return f"`{case_id}` on {join_words(targets)}"
 
 
@@ -102,7 +103,7 @@ def _render_disagreements(case: CaseReport, where: str, width: int | None) -> tu
 
 
 def render_counted_cases(cases: Sequence[CaseReport], width: int | None) -> tuple[Line, ...]:
-    """Returns the line on cases that are as expected and are not listed; empty if there are none."""
+    """Returns the line that counts the cases that are as expected and are not listed. Empty if there are none."""
     if not cases:
         return ()
     findings = sum(len(case.findings) for case in cases)
@@ -112,8 +113,10 @@ def render_counted_cases(cases: Sequence[CaseReport], width: int | None) -> tupl
 
 
 def render_coverage(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns lines on the coverage of all analysed cases: how much of the programs the verdicts are based on, and which
-    parts were not covered.
+    """Returns the lines on coverage: on how much of the programs the verdicts are based, and which parts were not
+    covered.
+
+    The numbers are totals over all analysed cases.
     """
     analysed = [case.coverage for case in report.cases if case.status not in _UNSEEN]
     modules = len(analysed)
@@ -148,7 +151,7 @@ NOTHING_LEFT_OUT = "nothing was left out of the analysis"
 
 
 def describe_recognised(coverages: Sequence[Coverage]) -> str:
-    """Returns how many operations of the programs were found again after XLA's optimizations."""
+    """Returns a phrase on how many operations of the programs were found again after XLA's optimizations."""
     tags = sum(one.tags for one in coverages)
     if not tags:
         return "no operation marked before the compile"
@@ -157,8 +160,9 @@ def describe_recognised(coverages: Sequence[Coverage]) -> str:
 
 
 def render_notes(report: CheckReport, width: int | None, *, verbose: bool = False) -> tuple[Line, ...]:
-    """Returns the notes of the report; with `verbose` also the restrictions that the sandbox could not set, and the fields
-    of a target that XLA does not know.
+    """Returns the notes of the report, as lines.
+
+    `verbose` adds the restrictions that the sandbox could not set, and the fields of a target that XLA does not know.
     """
     lines: list[Line] = [*render_selected(report, width)]
     for note in (*report.notes, *((*report.sandbox, *report.dropped_fields) if verbose else ())):
@@ -167,25 +171,26 @@ def render_notes(report: CheckReport, width: int | None, *, verbose: bool = Fals
 
 
 def render_selected(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the line on the cases that `--last-failed` selected; empty without that option."""
+    """Returns the line on the cases that the option `--last-failed` selected. Empty without that option."""
     if not report.selected:
         return ()
     return compute_wrapped((Span("selected: ", Style.STRONG), Span(report.selected)), width, 4)
 
 
 def describe_end(report: CheckReport) -> str:
-    """Returns how the run was ended early, such as `interrupted` or `ended by SIGTERM`."""
+    """Returns a phrase on how the run was ended early, such as `interrupted` or `ended by SIGTERM`."""
     return "interrupted" if report.ended_by is Ending.INTERRUPT else f"ended by {report.ended_by.value}"
 
 
 def describe_cut(report: CheckReport) -> str:
-    """Returns how the run was ended early, and the consequence for its cases."""
+    """Returns a sentence on how the run was ended early, and what that means for its cases."""
     return f"{describe_end(report)}, the other {report.noun.value}s were not done"
 
 
 def render_totals(report: CheckReport, width: int | None) -> tuple[Line, ...]:
-    """Returns the last line of the report: number of cases by status, targets, seconds, and how the run was ended
-    early.
+    """Returns the last line of the report.
+
+    It has the number of cases by status, the targets, the seconds, and how the run was ended early, if it was.
     """
     if not report.cases:
         noun = report.noun.value
@@ -235,7 +240,7 @@ MAX_REASONS = 6
 
 
 def render_replays(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines that summarise the replays of all cases; empty if no replay was requested."""
+    """Returns the lines that summarise the replays of all cases. Empty if the user asked for no replay."""
     cases = [case for case in report.cases if case.replay is not None]
     if not cases:
         return ()
@@ -326,7 +331,7 @@ def _render_orders(cases: Sequence[CaseReport], width: int | None, verbose: bool
 
 
 def render_devices(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines that summarise the device runs of all cases; empty if none was requested."""
+    """Returns the lines that summarise the device runs of all cases. Empty if the user asked for none."""
     cases = [case for case in report.cases if case.device is not None]
     ran = [case.device for case in cases if case.device is not None and case.device.outputs]
     if not cases:
@@ -345,7 +350,7 @@ MAX_UNCOMPARED = 5
 
 
 def render_uncompared(report: CheckReport, *, width: int | None, verbose: bool) -> tuple[Line, ...]:
-    """Returns the lines that name the cases whose reference was not compared, one line for each reason."""
+    """Returns a line for each reason why references were not compared, with the names of the cases."""
     reasons: dict[str, dict[str, None]] = {}
     for case in report.cases:
         if reason := explain_uncompared_reference(case):

@@ -34,30 +34,40 @@ _NOUNS: Mapping[RequestKind, tuple[str, str]] = {
 
 
 def render_change(first: int, second: int) -> str:
-    """Returns how much more the second size is, such as `+8.0 MiB` or `-96 bytes`; empty for equal sizes."""
+    """Returns by how much the second size is larger, such as `+8.0 MiB`, or smaller, such as `-96 bytes`.
+
+    Empty for equal sizes.
+    """
     sign = "+" if second > first else "-"
     return f"{sign}{render_bytes(abs(second - first))}" if first != second else ""
 
 
 def render_milliseconds(milliseconds: float) -> str:
-    """Returns a time such as `785 ms`, `1.2 ms` or `0.000039 ms`: two significant digits, and no exponent."""
+    """Returns a time such as `785 ms`, `1.2 ms` or `0.000039 ms`, with two significant digits and no exponent."""
     if milliseconds <= 0 or not isfinite(milliseconds):
         return f"{milliseconds:.0f} ms"
     return f"{milliseconds:.{max(0, 1 - floor(log10(milliseconds)))}f} ms"
 
 
 def name_instruction(name: str) -> str:
-    """Returns the name of an instruction as HLO text writes it, with `%`; empty for an empty name."""
+    """Returns the name of an instruction as in HLO text, with `%`. Empty for an empty name."""
     return f"%{name.removeprefix('%')}" if name else ""
 
 
 def is_small(memory: MemoryUse) -> bool:
-    """Returns whether the memory of a case is so unremarkable that the report mentions it only with `--verbose`."""
+    """Returns whether the case needs little memory and has neither copies nor void donations.
+
+    The report mentions such memory only with `--verbose`.
+    """
     return memory.peak < SMALLEST_BYTES and not memory.copies and not list_void(memory)
 
 
 def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
-    """Returns the cases whose memory is known: those that waste the most bytes first, then those with the highest peak."""
+    """Returns the cases whose memory is known, those that waste the most bytes first.
+
+    Bytes are wasted by needless copies and void donations. Cases that waste equally many are sorted by their peak, the
+    highest first.
+    """
 
     def weigh(case: CaseReport) -> tuple[int, int]:
         memory = case.memory
@@ -69,7 +79,7 @@ def list_worst_first(cases: Sequence[CaseReport]) -> tuple[CaseReport, ...]:
 
 
 def list_void(memory: MemoryUse) -> tuple[Donation, ...]:
-    """Returns the donated arguments whose bytes no output takes."""
+    """Returns the void donations: donated arguments whose bytes no output takes."""
     return tuple(one for one in memory.donations if one.fault is not None)
 
 
@@ -79,13 +89,14 @@ def describe_dropped(one: DroppedArgument) -> str:
 
 
 def list_unmet(memory: MemoryUse) -> tuple[Request, ...]:
-    """Returns the requests to work in place that are not met, because something is copied for them."""
+    """Returns the requests to work in place that XLA does not meet, because it copies something for them."""
     return tuple(one for one in memory.requests if not one.is_in_place)
 
 
 def describe_memory(memory: MemoryUse) -> str:
-    """Returns the memory of a case on one line: peak, copies, void donations, and the evidence if everything works in
-    place.
+    """Returns one line about the memory of a case.
+
+    It has the peak, the copies, the void donations, and the evidence if everything works in place.
     """
     void = len(list_void(memory))
     parts = [
@@ -98,8 +109,9 @@ def describe_memory(memory: MemoryUse) -> str:
 
 
 def summarise_memory(cases: Sequence[CaseReport]) -> str:
-    """Returns the memory of all cases on one line, for a single case as `describe_memory` does; empty if no case has
-    any.
+    """Returns one line about the memory of all cases. Empty if no case has any.
+
+    For a single case the line is that of `describe_memory`.
     """
     known = [case.memory for case in cases if case.memory is not None]
     if len(known) < 2:
@@ -117,7 +129,8 @@ def summarise_memory(cases: Sequence[CaseReport]) -> str:
 
 def describe_peak(memory: MemoryUse) -> str:
     """Returns the peak with its parts, such as `peak 33.0 MiB (arguments 24.0, new outputs 8.0, temporaries 1.5)`.
-    Leaves out tiny new outputs: XLA reserves some bytes for each tuple.
+
+    Tiny new outputs are left out, because XLA reserves some bytes for each tuple.
     """
     power = find_unit(memory.peak)
     own = memory.outputs - memory.aliased
@@ -136,8 +149,9 @@ def _render_beside(size: int, power: int) -> str:
 
 
 def describe_copies(memory: MemoryUse) -> str:
-    """Returns the size and the time of the copies, such as `copies 16.0 MiB a call, at least 0.011 ms`, or `no copy of
-    64 KiB or more`.
+    """Returns the total size and time of the copies, such as `copies 16.0 MiB a call, at least 0.011 ms`.
+
+    If all copies are small, returns a text such as `no copy of 64 KiB or more`.
     """
     if not memory.copies:
         return f"no copy of {SMALLEST_BYTES // 1024} KiB or more"
@@ -157,8 +171,9 @@ def describe_copies(memory: MemoryUse) -> str:
 
 
 def describe_requests(memory: MemoryUse) -> str:
-    """Returns a text on whether XLA meets all requests to work in place, such as `all in place: 3 requests: 2 donated
-    arguments, 1 update`.
+    """Returns a text that says whether XLA meets all requests to work in place.
+
+    An example is `all in place: 3 requests: 2 donated arguments, 1 update`.
     """
     if not memory.requests:
         return "nothing asks to work in place"
@@ -175,8 +190,9 @@ def _count_kinds(requests: Sequence[Request]) -> str:
 
 
 def describe_size(copy: Copy) -> str:
-    """Returns the size of a copy, with how often it runs, such as `8.0 MiB`, `8.0 MiB × 12`, `8.0 MiB an iteration` or
-    `8.0 MiB if taken`.
+    """Returns the size of a copy and how often it runs.
+
+    Examples are `8.0 MiB`, `8.0 MiB × 12`, `8.0 MiB an iteration`, and `8.0 MiB if taken` for a copy in a branch.
     """
     times = " an iteration" if copy.trips is None else f" × {copy.trips}" if copy.trips != 1 else ""
     return f"{render_bytes(copy.bytes)}{times}{' if taken' if copy.in_branch else ''}"
@@ -192,15 +208,16 @@ def describe_way(copy: Copy) -> str:
 
 
 def describe_cause(copy: Copy) -> str:
-    """Returns the cause of a copy, and whether the program needs it, such as `not donated, not needed`."""
+    """Returns the cause of a copy and whether the program needs the copy, such as `not donated, not needed`."""
     cause = "cause unknown" if copy.cause is CopyCause.UNKNOWN else copy.cause.value
     return f"{cause}, {'needed' if copy.is_needed else 'not needed'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGroup:
-    """The values alive at the peak that one line of the user's program computes; a value without a line is a group of
-    its own.
+    """The values alive at the peak that one source line of the user's program computes.
+
+    A value without a source line has a group of its own.
     """
 
     line: SourceLine | None
@@ -213,8 +230,9 @@ class LiveGroup:
 
 
 def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
-    """Returns the values alive at the peak, grouped by source line, the largest group first; leaves out groups below a
-    thousandth of the peak.
+    """Returns the values alive at the peak, grouped by source line, the largest group first.
+
+    Groups below a thousandth of the peak are left out.
     """
     groups: dict[object, list[LiveValue]] = {}
     for number, value in enumerate(memory.at_peak):
@@ -224,16 +242,18 @@ def group_live(memory: MemoryUse) -> tuple[LiveGroup, ...]:
 
 
 def describe_live(value: LiveValue) -> str:
-    """Returns the kind, name and shape of a value, such as ``argument `cache` f32[2048,2048]``, or `temporary %fusion.7
-    f32[65536]` if only its instruction has a name.
+    """Returns the kind, name and shape of a value, such as ``argument `cache` f32[2048,2048]``.
+
+    If only the instruction of the value has a name, an example is `temporary %fusion.7 f32[65536]`.
     """
     name = "" if "`" in value.about else name_instruction(value.instruction)
     return " ".join(filter(None, (value.about, name, value.shape)))
 
 
 def count_rest(memory: MemoryUse) -> int:
-    """Returns the number of bytes alive at the peak that belong to no group of `group_live`; 0 if they are less than a
-    thousandth of the peak.
+    """Returns the number of bytes alive at the peak that are in no group of `group_live`.
+
+    Returns 0 if they are less than a thousandth of the peak.
     """
     rest = memory.peak - sum(group.bytes for group in group_live(memory))
     return rest if 1000 * rest >= memory.peak else 0
@@ -241,7 +261,7 @@ def count_rest(memory: MemoryUse) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFigure:
-    """One figure about memory in two compiles, in bytes."""
+    """A figure about memory, in bytes, for each of two compiles."""
 
     name: str
     """`peak`, `temporaries` or `copied` (bytes copied in one call)."""
@@ -251,14 +271,15 @@ class MemoryFigure:
 
     @property
     def change(self) -> int | None:
-        """Returns the bytes of the second compile minus the bytes of the first; None if the memory of one of them is
-        unknown.
+        """Returns the bytes of the second compile minus those of the first.
+
+        None if the memory of one compile is unknown.
         """
         return None if self.first is None or self.second is None else self.second - self.first
 
 
 def compare_memory(first: MemoryUse | None, second: MemoryUse | None) -> tuple[MemoryFigure, ...]:
-    """Returns the memory figures of two compiles side by side; empty if the memory of both is unknown."""
+    """Returns the memory figures of two compiles side by side. Empty if the memory of both is unknown."""
     if first is None and second is None:
         return ()
     return tuple(

@@ -11,7 +11,7 @@ _DIGITS = 12
 
 
 def describe_tuning(tuning: Tuning) -> str:
-    """Returns a sentence about the choices of the autotuner; empty if it has nothing to choose."""
+    """Returns a sentence about the choices of XLA's autotuner. Empty if the autotuner has nothing to choose."""
     if not tuning.file:
         return _describe_open(tuning.open)
     count = len(tuning.recorded) + len(tuning.open)

@@ -10,8 +10,9 @@ NO_REPLAY = "--no-replay"
 
 
 def explain_uncompared_reference(case: CaseReport) -> str:
-    """Returns why outputs were not compared with the case's reference, such as `--no-replay`; empty if the case has none, if
-    all outputs were compared with it, or if the case could not be analysed at all.
+    """Returns the reason why outputs were not compared with the case's reference, such as `--no-replay`.
+
+    Empty if all outputs were compared, if the case has no reference, or if the case could not be analysed.
     """
     if not case.has_reference or case.status in (Status.ERROR, Status.NOT_CHECKED):
         return ""

@@ -16,8 +16,9 @@ from ligerdiag.rules.wording import advise_zeros, describe_callers, locate_instr
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand or output that several configurations of an autotuned kernel read and
-    overwrite.
+    """Yields a finding for each operand or output that the trials of an autotuned kernel read and overwrite.
+
+    A trial is a run with one of the configurations. Later trials then read the results of earlier ones.
     """
     for call, effects in context.calls:
         if effects.configurations < 2:

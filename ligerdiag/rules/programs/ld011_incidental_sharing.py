@@ -40,8 +40,9 @@ whole elements.
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand of a kernel in which one program of the grid surely reads bytes that another
-    program surely writes.
+    """Yields a finding for each operand on which two programs of a kernel's grid race.
+
+    One program surely reads bytes that the other one surely writes.
     """
     for call, effects in context.optimized_calls:
         if all(pair.neighbours is not Neighbours.SHARED for pair in effects.in_place):
@@ -115,8 +116,9 @@ def _describe(pair: SharedBuffers, operands: int, *, is_update: bool) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional
-    operand that the replay shows to race.
+    """Yields the findings of `check` with measurements from a replay added.
+
+    Also yields a finding for each operand if only the replay shows that it races.
     """
     numbers = measured.numbers
     launches = numbers.launches if numbers is not None else ()

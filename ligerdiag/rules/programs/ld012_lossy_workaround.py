@@ -26,7 +26,7 @@ HELP = "declare the write, and read the declared output, which needs no workarou
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each overwritten value that is read through an addition and a subtraction of the same term."""
+    """Yields a finding for each overwritten value that is read only after a term was added to it and subtracted again."""
     for found in context.roundings:
         write = found.write
         subject = f"the result of `{write.kernel}` in operand {write.operand}"
@@ -51,8 +51,10 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with the measured loss of precision of their outputs. Drops a finding if the
-    case's reference confirms all of its outputs. Adds a finding for lossy outputs that have no finding yet.
+    """Yields the findings of `check` with the measured loss of precision of their outputs.
+
+    A finding is dropped if the case's reference confirms all of its outputs. A finding is added for lossy outputs that
+    have none yet.
     """
     numbers = measured.numbers
     if numbers is None:
@@ -88,8 +90,7 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_rounded(measured: Measured) -> Mapping[str, str]:
-    """Returns a map from output name to a sentence about the output's error, for each output that the workaround already
-    rounds in program order.
+    """Returns the outputs that the workaround already rounds in program order, each with a sentence about its error.
 
     A run in program order executes the addition and the subtraction, too. So the loss of precision shows only in a
     comparison with a run without them, or with the case's reference.

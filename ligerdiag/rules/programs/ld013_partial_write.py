@@ -20,7 +20,7 @@ HELP = "write every element, or alias the output to an operand that holds the va
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each output that the kernel provably does not write completely."""
+    """Yields a finding for each output of which a kernel leaves elements unwritten, as its IR proves."""
     for call, effects in context.calls:
         aliased = set(call.operand_output_aliases.values())
         leaves = iterate_leaves(call.shape)
@@ -88,12 +88,12 @@ def _is_cut(program: HloModule, call: HloInstruction, leaf: ShapeIndex) -> bool:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with the number of unwritten elements, and a finding for each
-    additional output in which a replay finds such elements.
+    """Yields the findings of `check` with the number of unwritten elements added.
 
-    Yields none for an output of the kernel if, on the drawn inputs, no output of the program depends on the unwritten
-    elements. For a finding of `check`, the inputs of one replay prove this only if the program reads the output by nothing
-    but slices at constant offsets; otherwise the finding stays.
+    Also yields a finding for each output in which only a replay finds unwritten elements. An output of the kernel has no
+    finding if, on the drawn inputs, no output of the program depends on the unwritten elements. But a finding of `check`
+    is dropped only if the program reads the output by nothing but slices at constant offsets. In any other case, the
+    inputs of one replay prove nothing, and the finding stays.
     """
     numbers = measured.numbers
     counted: dict[tuple[str, int], tuple[LaunchNumbers, int, int]] = {}

@@ -29,8 +29,9 @@ _BARE_KEY = re.compile(r"[\w-]+", re.ASCII)
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each call with operands whose access is unknown; operands that an output aliases do not
-    count, because XLA knows of that write.
+    """Yields a finding for each call that accesses operands in an unknown way.
+
+    Operands that an output aliases do not count, because XLA knows of that write.
     """
     unknown_by_call = {w.call.id: w.index for w in context.writes if w.unknown}
     for call, effects in context.calls:

@@ -20,7 +20,7 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each output that differs from the reference in program order."""
+    """Yields a finding for each output that differs from the reference even if the program runs in program order."""
     numbers = measured.numbers
     if numbers is None:
         return

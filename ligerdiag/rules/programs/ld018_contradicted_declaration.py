@@ -20,9 +20,10 @@ _WORDS = {
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold. If
-    the kernel writes an operand that has no alias, also yields a finding for each aliased operand that the kernel never
-    writes.
+    """Yields a finding for each operand whose declared effect is wrong, and for each declared alias that does not hold.
+
+    If the kernel writes an operand that has no alias, each aliased operand that the kernel never writes has a finding,
+    too.
     """
     yield from _find_contradicted(context)
     yield from _find_invalid_aliases(context)

@@ -31,8 +31,10 @@ TICKET_HELP = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each output of a kernel in which one program of the grid surely reads bytes that another
-    program surely writes. Leaves out outputs that share bytes with an operand (LD011).
+    """Yields a finding for each output of a kernel on which two programs of the grid race.
+
+    One program surely reads bytes that the other one surely writes. Outputs that share bytes with an operand are left out
+    (LD011).
     """
     for call, effects in context.optimized_calls:
         count = len(call.operands)
@@ -76,12 +78,11 @@ def _render(kernel: str, output: int | None) -> str:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional call
-    whose results depend on the order.
+    """Yields the findings of `check` with measurements from a replay added.
 
-    Adds no finding for a difference on which no output of the program depends. This rule uses
-    `LaunchNumbers.order_difference`. Differences through an operand that is overwritten, or shares bytes with an output, are
-    in `LaunchNumbers.racing` instead, and LD011 reports them.
+    Also yields a finding for each call if only the replay shows that its results depend on the order. An output of the
+    program must depend on the difference. This rule uses `LaunchNumbers.order_difference`. Differences through an operand
+    that is overwritten, or shares bytes with an output, are in `LaunchNumbers.racing` instead, and LD011 reports them.
     """
     numbers = measured.numbers
     launches = {one.instruction: one for one in (numbers.launches if numbers is not None else ())}

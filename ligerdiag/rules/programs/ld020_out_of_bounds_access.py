@@ -14,7 +14,7 @@ _VERBS = {MemoryOperation.LOAD: "reads", MemoryOperation.STORE: "writes", Memory
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each access of a kernel that is outside of its buffer whatever the data are."""
+    """Yields a finding for each access of a kernel that is outside of its buffer for all data."""
     for call, effects in context.optimized_calls:
         for number, use in enumerate((*effects.operand_uses, *effects.output_uses)):
             for one in use.outside:
@@ -27,8 +27,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each access outside a buffer that a replay observes, and the findings of `check` about accesses
-    that the replay does not observe.
+    """Yields a finding for each access outside of a buffer that a replay observes.
+
+    Also yields the findings of `check` about accesses that the replay does not observe.
     """
     numbers = measured.numbers
     seen = [

@@ -10,7 +10,7 @@ from ligerdiag.text import join_words
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding about all donated arguments of the module that share a buffer, if there are any."""
+    """Yields a finding about all donated arguments that XLA puts into one buffer, if there are any."""
     found = context.mixed_up
     if found is None:
         return

@@ -19,8 +19,10 @@ _HELP = "or store one partial result per program without reading, and reduce the
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each output that a kernel surely reads before anything writes it, and for each such operand in
-    unwritten memory, if an output of the program may depend on the read.
+    """Yields a finding for each output and each unwritten operand that a kernel surely reads before anything writes
+    there.
+
+    It yields none if no output of the program can depend on the read.
     """
     for call, effects in {one.id: (one, found) for one, found in context.calls}.values():
         aliased = set(call.operand_output_aliases.values())
@@ -92,10 +94,10 @@ def _describe_static(read: OldRead, output: int) -> tuple[str, str]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with measurements from a replay, and a finding for each additional
-    output that a kernel reads in the replay before it is written.
+    """Yields the findings of `check` with measurements from a replay added.
 
-    Leaves out a read on which no output of the program depends.
+    Also yields a finding if only the replay shows that a kernel reads an output before it is written. A read on which no
+    output of the program depends has no finding.
     """
     numbers = measured.numbers
     yield from _measure_allocations(measured)

@@ -20,8 +20,9 @@ HELP = "give each pointer a Ref or an array of its own, and combine the parts af
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each call that gets one value as several operands and overwrites it through all of them, if the
-    program does not use one of the call's results.
+    """Yields a finding for each call that gets one value as several operands and overwrites it through all of them.
+
+    It yields none if the program uses all results of the call.
     """
     module = context.program
     flow = Dataflow(module, _NAMES)

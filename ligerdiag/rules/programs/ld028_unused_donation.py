@@ -18,7 +18,7 @@ _ABOUT_ONE_OUTPUT = (DonationFault.DTYPE, DonationFault.SHARDING, DonationFault.
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Groups the donated arguments that no output takes by the reason, and yields one finding for each group."""
+    """Yields findings about the donated arguments whose bytes no output takes: one for each reason."""
     if context.memory is None:
         return
     groups: dict[tuple[DonationFault, str, SourceLine | None], list[Donation]] = {}

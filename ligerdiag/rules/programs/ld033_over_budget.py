@@ -13,7 +13,7 @@ _SHOWN = 5
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each budget (memory, or bytes of copies) that the program exceeds."""
+    """Yields a finding for each exceeded budget: that of the memory, and that of the copied bytes."""
     memory, budgets = measured.memory, measured.budgets
     if memory is None:
         return

@@ -15,7 +15,7 @@ _MOST_NAMED = 4
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding about all arrays that the caller passes as several arguments and donates, if there are any."""
+    """Yields one finding about all donated arrays that the caller passes as several arguments, if there are any."""
     memory = context.memory
     if memory is None or memory.names is None or not memory.clashes:
         return

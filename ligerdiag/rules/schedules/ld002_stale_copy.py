@@ -28,9 +28,10 @@ _KEEPS = having(
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each stale read that misses a hidden write because it reads a copy of the kernel's operand in
-    other bytes, or because the value is computed again. For each hidden write, also yields a finding about the outputs that
-    are stale although no read is blamed for it.
+    """Yields a finding for each read that misses a hidden write because it does not read the overwritten bytes.
+
+    It reads a copy in other bytes, or a value that is computed again. For each hidden write, there is also a finding
+    about the outputs that are stale although no single read is to blame.
     """
     for read in context.verdicts.stale:
         if read.wrong is not None and read.wrong.place is not Place.SAME_BYTES and read.write.output is None:

@@ -9,8 +9,9 @@ from ligerdiag.rules.wording import begin_sentence, describe_keeping_remedy
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each clobbered read, and, for each write, a finding about the clobbered outputs that no known
-    read explains.
+    """Yields a finding for each clobbered read: one that needs the old contents and gets the new ones.
+
+    For each hidden write, there is also a finding about the clobbered outputs that no known read explains.
     """
     for read in context.verdicts.clobbered:
         kernel = read.write.kernel

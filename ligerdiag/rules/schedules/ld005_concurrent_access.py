@@ -11,7 +11,7 @@ from ligerdiag.rules.wording import describe_write, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each reader that may run at the same time as a hidden write of the bytes that it reads."""
+    """Yields a finding for each reader that may run while a hidden write overwrites the bytes that it reads."""
     for race in context.concurrency.races:
         write = context.writes[race.write]
         outputs = context.verdicts.outputs

@@ -1,4 +1,4 @@
-"""LD007 vanished-call: a kernel is called for its effect, and the compiled program does not run it."""
+"""LD007 vanished-call: a kernel is called only to overwrite an operand, and the compiled program does not run it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ligerdiag.rules.wording import render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each of the program's kernel calls that is missing from the schedule or never runs in it."""
+    """Yields a finding for each kernel call of the program that is missing from the schedule or never runs in it."""
     for call in context.vanished:
         if call.write in context.matching.merged_into:
             continue  # it runs, merged with an equal call: LD008 reports that

@@ -19,8 +19,9 @@ _HELP = "declare what the kernel writes (`ligerdiag.in_place.call_in_place`): XL
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each pair of kernel calls that overwrite one value, that XLA merged into one call, or that XLA
-    made from one call.
+    """Yields a finding for each pair of kernel calls that XLA treats in a way that loses or repeats a write.
+
+    The two calls overwrite one value, or XLA merged them into one call, or XLA made both from one call.
     """
     yield from _find_shared(context)
     yield from _find_merged(context)

@@ -36,8 +36,10 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields the findings of `check`, annotated with measurements from a replay. Also yields findings about further
-    arguments that the replay sees overwritten, and about outputs that differ in a second execution.
+    """Yields the findings of `check` with measurements from a replay added.
+
+    Also yields findings about arguments that only the replay sees overwritten, and about outputs that differ if the
+    program runs a second time.
     """
     numbers = measured.numbers
     changed = dict(numbers.changed_inputs) if numbers is not None else {}
@@ -70,14 +72,14 @@ def measure(measured: Measured) -> Iterator[Finding]:
 
 
 def find_donated(module: HloModule) -> frozenset[tuple[int, ShapeIndex]]:
-    """Returns (number of the entry parameter, index in its shape) of each donated buffer of the module."""
+    """Returns each donated buffer of the module as (number of the entry parameter, index in its shape)."""
     return frozenset(
         (entry.parameter_number, tuple(entry.parameter_shape_index)) for entry in module.input_output_alias.entries
     )
 
 
 def spell_argument(path: str) -> str:
-    """Returns the name of an argument as replay writes it, such as `state.0.w` for JAX's `state[0]['w']`."""
+    """Returns the name that replay gives to an argument, such as `state.0.w` for JAX's `state[0]['w']`."""
     return _KEY.sub(r".\2", path)
 
 

@@ -11,8 +11,9 @@ _HELP = "if the new schedule is right, record it: `ligerdiag check --record FILE
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields a finding for each hidden write around which the schedule differs from the baseline. If there is no such
-    write but verdicts differ, yields one finding about the verdicts.
+    """Yields a finding for each hidden write around which the schedule differs from the baseline.
+
+    If there is no such write but verdicts differ, yields one finding about the verdicts.
     """
     if measured.recorded is None or measured.facts is None:
         return

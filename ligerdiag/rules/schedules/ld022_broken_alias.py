@@ -13,8 +13,10 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, describe_write
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each declared write if XLA puts the output of the call into other bytes than the operand
-    that it aliases. The finding names the outputs of the program that miss the write.
+    """Yields a finding for each declared write whose alias XLA does not keep.
+
+    XLA then puts the output of the call into other bytes than the operand that it aliases. The finding names the outputs
+    of the program that miss the write.
     """
     for write in context.writes:
         if write.output is None:

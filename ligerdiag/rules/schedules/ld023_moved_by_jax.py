@@ -12,8 +12,9 @@ from ligerdiag.rules.wording import begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each kernel call or store that writes to a Ref, if an output misses this write or sees it in
-    the wrong iterations.
+    """Yields a finding for each write to a Ref that an output misses, or sees in the wrong iterations of a loop.
+
+    The write is a kernel call or a store.
     """
     for lost in context.lost_refs:
         if lost.verdict is not Verdict.UNKNOWN and not lost.is_dropped(context.moved_refs):

@@ -12,7 +12,7 @@ from ligerdiag.rules.wording import UNFUSED, begin_sentence, render_at
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding for each pair of values that XLA keeps in the same bytes, whichever of the two is lost."""
+    """Yields one finding for each pair of values that XLA keeps in the same bytes. Either of the two may be lost."""
     pairs: dict[frozenset[object], list[SharedBytes]] = {}
     for one in context.shared:
         key = frozenset(((one.lost[0].id, one.lost[1]), (one.other[0].id, one.other[1])))

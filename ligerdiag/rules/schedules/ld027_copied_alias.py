@@ -81,8 +81,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 
 def choose_remedy(one: ExplainedCopy) -> str:
-    """Returns the remedy for the cause of a copy, as text. The text has more detail if more is known about the reason for
-    the copy.
+    """Returns the remedy for the cause of a copy, as text.
+
+    The text has more detail if more is known about the reason for the copy.
     """
     if one.reason.form in _BY_FORM:
         return _BY_FORM[one.reason.form]
@@ -92,8 +93,9 @@ def choose_remedy(one: ExplainedCopy) -> str:
 
 
 def is_of_the_backward_pass(one: ExplainedCopy) -> bool:
-    """Returns whether XLA copies a value in a loop for a reader after the write, if not the author but JAX or XLA put the
-    reader there. Such a reader is an operation of a derivative, or an asynchronous operation.
+    """Returns whether XLA copies a value in a loop for a later reader that JAX or XLA made, and not the author.
+
+    Such a reader is an operation of a derivative, or an asynchronous operation. It reads after the write.
     """
     if one.copy.cause is not CopyCause.READ_LATER or one.copy.trips == 1:
         return False

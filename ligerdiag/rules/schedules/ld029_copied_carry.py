@@ -20,7 +20,7 @@ _BY_FORM = {CopyForm.COLLECTED: COLLECTED, CopyForm.ALIASED_ELSEWHERE: _ALIASED}
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields one finding for each loop that copies parts of its state; the finding is about all of these copies."""
+    """Yields one finding for each loop that copies parts of its state. The finding is about all of these copies."""
     for group in group_copies(context, (CopyCause.CARRY_EXCHANGED, CopyCause.CARRY_REBUILT)):
         copy, form = group[0].copy, group[0].reason.form
         remedy = _EXCHANGED if copy.cause is CopyCause.CARRY_EXCHANGED else _REBUILT

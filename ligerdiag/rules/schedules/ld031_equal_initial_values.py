@@ -21,8 +21,9 @@ _MADE_BY_JAX = (
 
 
 def check(context: Context) -> Iterator[Finding]:
-    """Yields a finding for each value that XLA computes once and copies for several writers. The finding is only a note
-    if JAX made the value, and no line of the program did.
+    """Yields a finding for each value that XLA computes once and then copies for several writers.
+
+    The finding is only a note if JAX made the value, and no line of the program did.
     """
     for group in group_copies(context, (CopyCause.EQUAL_VALUES,)):
         is_authors = bool(group[0].reason.blamed[0].op_name)

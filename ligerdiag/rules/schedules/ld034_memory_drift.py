@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 def measure(measured: Measured) -> Iterator[Finding]:
-    """Yields one finding about all figures that differ from the baseline by more than the tolerance, if there are any."""
+    """Yields a finding about all memory figures that differ from the baseline by more than the tolerance."""
     before = measured.recorded.memory if measured.recorded is not None else None
     after = measured.facts.memory if measured.facts is not None else None
     if before is None or after is None:
