@@ -338,7 +338,7 @@ def declare_in_shards(project: Project, sites: Sequence[CallSite], given: Circum
         raise UnrelatedCureError("the program runs on one device")
     axis, *others = given.axes
     if others:
-        raise CannotFixError("the mesh has several axes, so that it is unknown which of them splits the rows")
+        raise CannotFixError("the mesh has several axes, and it is unknown which of them splits the rows")
     if any("shard_map" in site.file.list_names() for site in sites):
         raise UnrelatedCureError("the program has a `shard_map` already")
     declare(project, sites, replace(given, depth=max(given.depth, 1)))

@@ -1,8 +1,11 @@
 """`ligerdiag fix` as a command."""
 
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import copy
@@ -61,11 +64,22 @@ def test_the_command_line_starts_without_libcst() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@contextmanager
+def limited_file_size(size: int) -> Iterator[None]:
+    """Lets no write make a file larger than `size` bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_all_files_of_a_change_are_written_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    one, other, long = tmp_path / "one.py", tmp_path / "other.py", tmp_path / f"{'o' * 248}.py"
+    one, other, large = tmp_path / "one.py", tmp_path / "other.py", tmp_path / "large.py"
     originals = {one: b"1\n", other: b"2\n"}
-    for path in (one, other, long):
+    for path in (one, other, large):
         path.write_bytes(originals.get(path, b"2\n"))
     one.chmod(0o755)
     best = Attempt(
@@ -77,8 +91,8 @@ def test_all_files_of_a_change_are_written_or_none(tmp_path: Path, monkeypatch: 
         write_changes((answer,))
     assert one.read_bytes() == b"1\n"
     other.write_bytes(b"2\n")
-    failing = replace(best, files={one: b"3\n", long: b"4\n"}, originals={one: b"1\n", long: b"2\n"})
-    with pytest.raises(InputError, match="cannot write"):  # the file beside it would have too long a name
+    failing = replace(best, files={one: b"3\n", large: bytes(2000)}, originals={one: b"1\n", large: b"2\n"})
+    with limited_file_size(1000), pytest.raises(InputError, match="cannot write"):
         write_changes((replace(answer, best=failing),))
     assert one.read_bytes() == b"1\n"
     assert write_changes((answer,)) == {"mine"}

@@ -64,7 +64,7 @@ def copies_by_other_names(x, w):
 
 
 def overwrite_beside_refs(x, w):
-    h, g = x @ w, x @ jnp.abs(w)
+    h, g = x @ w, jnp.abs(x) @ jnp.abs(w)
     return {"overwritten": 2 * h @ w.T + 2 * g @ w.T, "assigned": h @ w.T, "read": g.T @ g, "sums": h.sum(1) + g.sum(1)}
 
 
@@ -73,7 +73,7 @@ def copies_in_refs(x, w):
     h = x @ w
     assigned = jax.new_ref(0 * h)
     assigned[...] = h
-    read = jax.new_ref(x @ jnp.abs(w))
+    read = jax.new_ref(jnp.abs(x) @ jnp.abs(w))
     g = read[...]
     sums = double(h) + double(g)
     return {
