@@ -50,7 +50,9 @@ type _Member[A] = tuple[Job[A], Future[A], Callable[[], None]]
 
 
 class Pool:
-    """Runs jobs in worker processes that all run the same module with the same toolchain. A pool is a context manager."""
+    """Runs jobs in worker processes, which are all started from one Python module and with one toolchain. A pool is a
+    context manager.
+    """
 
     def __init__(
         self,

@@ -448,8 +448,8 @@ class _Setup:
         return self.run_schedule_with(IsolatedKernels(self.runner))
 
     def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
-        """Returns the tolerance of each output by name. A tolerance grows if the roundings of program order exceed it;
-        see `rounding.measure_rounding`.
+        """Returns the tolerance of each output by name: the given one, or a larger one where rounding in program order
+        needs it. See `rounding.measure_rounding`.
         """
         devices = self.programs.signature.devices
         return measure_rounding(

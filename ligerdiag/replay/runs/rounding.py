@@ -91,11 +91,11 @@ def measure_rounding(
     devices: int,
     multiply: Multiply = multiply,
 ) -> dict[str, float]:
-    """Returns the tolerance of each output by name, a relative error in norm. A tolerance grows if the roundings of
-    program order exceed it. Raises NotCoveredError if replay does not cover an operation.
+    """Returns the tolerance of each output by name, a relative error in norm: the given one, or the measured effect of
+    rounding if that is larger. Raises NotCoveredError if replay does not cover an operation.
 
-    intended: the outputs of program order for these arguments, by name, in order. multiply: computes the products of
-    the runs whose results are moved.
+    intended: the outputs of program order for these arguments, by name, in order. tolerances: the given tolerance of each
+    output. multiply: computes the matrix products of the runs that measure the effect of rounding.
     """
     found = dict(tolerances)
     noise = measure_noise(program, arguments, kernels, intended, devices=devices, multiply=multiply)
