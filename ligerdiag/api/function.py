@@ -266,12 +266,12 @@ def check(
     fn: any function of arrays. This process does not call it. If `jax.jit` made it, its donated arguments, static
         arguments and `keep_unused` apply. A function that a worker can import is sent by name, any other (of
         `__main__`, a lambda, a closure) with cloudpickle. A `jax.export.Exported` or a `jax.stages.Lowered` for CUDA has
-        its own arguments, and its StableHLO is the program as written. A `jax.stages.Compiled` is judged as
-        `ligerdiag inspect` judges a dump without the module from before the optimizations. Its GPU is the one for which
-        it was compiled, and `target` is ignored.
+        its own arguments, and its StableHLO is the program as written. Of a `jax.stages.Compiled` only the optimized
+        module is known: it is judged as `ligerdiag inspect` judges a dump that lacks the unoptimized module. Its GPU is
+        the one for which it was compiled, and `target` is ignored.
     specs: the arguments of the function by position: an array of JAX or NumPy, a `jax.ShapeDtypeStruct`, an `Arg`, a
         number, or any pytree of these. An array gives shape, dtype and sharding. Replay uses its values if they are
-        integers or booleans, or if all arrays of floats together are small; else it draws numbers in the same range.
+        integers or booleans, or if all arrays of floats together have few bytes; else it draws numbers in the same range.
     kwargs: the arguments that the function gets by keyword, by name, such as `{"scale": y}`; of the same kinds.
     target: the GPU to compile for, see `ligerdiag targets`. For several, such as `("a100", "h100")` or "a100,h100",
         returns a tuple of reports, one for each target in their order.

@@ -209,7 +209,9 @@ class Action(StrEnum):
 
 
 def toolchains(
-    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
+    action: Annotated[
+        Action, typer.Argument(help="What to do with the toolchains: list, create or check them.")
+    ] = Action.LIST,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Toolchains.", show_default=False)
     ] = None,

@@ -247,7 +247,7 @@ def _find_lambda(function: Any) -> tuple[ast.Lambda, list[str]]:
     else:  # it returns a constant
         found = [node for node in inside if _read_constant(node) == (code.co_varnames, code.co_consts)]
     if not found:
-        raise UnwritableError("has a `lambda` without a source")
+        raise UnwritableError("has a `lambda` whose source code cannot be found")
     return found[-1], lines  # the innermost one
 
 

@@ -22,7 +22,9 @@ _MOST_LETTERS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenProcess:
-    """The command line and the environment variables of the process that the user started. It asks the workers."""
+    """The command line and the environment variables of the process that the user started, which sends requests to the
+    workers.
+    """
 
     argv: tuple[str, ...] | None = None
     """Its `sys.argv`; None if it is too long to be passed on."""

@@ -73,7 +73,7 @@ class Places:
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
         """Returns the numbers of the memory slices into which the instruction writes its own result. Returns () if it
-        writes nothing, as a tuple, which only names existing bytes.
+        writes nothing: a `tuple` instruction, for example, only names existing bytes.
         """
         found = self._defined.get(instruction.id)
         if found is None:

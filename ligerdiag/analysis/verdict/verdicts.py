@@ -138,7 +138,7 @@ class Verdicts:
 
     @property
     def latent(self) -> tuple[ReadFinding, ...]:
-        """Returns the reads that make outputs latent."""
+        """Returns the reads that make outputs latent: right only by luck."""
         return self.list_reads(Verdict.LATENT)
 
     def list_reads(self, verdict: Verdict) -> tuple[ReadFinding, ...]:

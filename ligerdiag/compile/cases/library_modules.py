@@ -79,9 +79,9 @@ def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
 def bind_static_leaves(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
-    """Binds the leaves that are not arrays to a function of `equinox.filter_jit`. Returns (the function, the arguments
-    with None for the bound leaves, the positions of the arguments that the function donates). Any other function is
-    returned unchanged.
+    """Makes the arguments of a function that `equinox.filter_jit` has made arrays only. Returns (the function with all
+    other leaves bound to it, the arguments with None for these leaves, the positions of the arguments that the function
+    donates). For any other function, returns the function and the arguments unchanged.
     """
     if not _is_filtered(function):
         return function, arguments, frozenset()
