@@ -232,7 +232,7 @@ class _Check:
                 group = self._shared_positions.find(instruction, index) if index in leaves else None
                 if group is not None and slices.get(group, number) != number:
                     raise _Fault(
-                        f"`{instruction.name}`{_render(index)} only forwards a value, but the buffer assignment gives it other bytes"
+                        f"`{instruction.name}`{_render(index)} only forwards a value, but has other bytes than that value"
                     )
 
     def _require_definitions(self) -> None:

@@ -193,8 +193,8 @@ class Schedule:
         return self._require_right(report, every)
 
     def check_case(self, case: CaseSpec, **words: Unpack[CaseCheckKeywords]) -> CaseReport:
-        """Checks a case of the marker `ligerdiag_cases` and returns its report. Raises WrongScheduleError unless the
-        case is as it expects.
+        """Checks a case of the marker `ligerdiag_cases` and returns its report. Raises WrongScheduleError if
+        the result is another one than the case declares as expected.
         """
         __tracebackhide__ = True
         require_known(words, tuple(CaseCheckKeywords.__annotations__), "`schedule.check_case`")
