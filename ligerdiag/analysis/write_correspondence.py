@@ -16,7 +16,7 @@ lost call with unknown effects is reported as unknown.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -26,7 +26,7 @@ from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_origins, find_scheduled_operand
 from ligerdiag.analysis.writes import (
     NOT_BROKEN,
     BrokenAliases,
@@ -79,7 +79,8 @@ class Matching:
     """
     identical: Mapping[int, int] = field(default_factory=dict[int, int])
     """Those entries of `merged_into` for which both calls would see the same versions of their operands, so that the
-    remaining call does exactly what both should do.
+    remaining call does exactly what both should do. Also dropped calls that would see the same values and versions as an
+    earlier call which remains.
     """
     order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call JAX changed the author's order of operations, so that the intended order is
@@ -178,13 +179,14 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds calls that XLA merged although both see the same versions. Returns the value of `Matching.identical`: from the
-    index of a missing write to the index of the write of the call into which XLA merged its call.
+    """Finds calls that XLA merged although both see the same versions, and dropped calls that do again what an earlier call
+    did. Returns the value of `Matching.identical`: from the index of a missing write to the index of the write that the
+    remaining call performs.
 
     A call that follows another one on the same array sees that call's write, so two such calls are not identical.
     """
     tagged = intended.tagged
-    found: dict[int, int] = {}
+    found = dict(_find_repetitions(matching, writes, intended, space))
     for late, early in matching.merged_into.items():
         one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
         own = space.all_original(late) | space.all_original(early)
@@ -262,11 +264,47 @@ def _find_merged(
     return first
 
 
-def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
+def _find_repetitions(
+    matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of hidden writes by index: one whose call is gone from the schedule, and the earliest one with the same
+    operands, in values and versions, whose call remains. Both write the same contents, each in the program's storage for
+    its own operand.
+
+    JAX drops such a call where `jax.checkpoint` computes the forward pass again. If its operand is a saved value that the
+    forward pass has overwritten, XLA keeps both in the same bytes, and the contents are there without the call. An operand
+    that is computed again is in other bytes, and lacks the call.
+    """
+    gone = {write.index for write in matching.missing}
+    for late in matching.missing:
+        for early in writes:
+            if early.tag_path >= late.tag_path or early.index in gone or late.index in matching.merged_into:
+                continue
+            if early.operand != late.operand or not _are_merged(late, early, sees_barriers=False):
+                continue
+            if _list_origins(late) != _list_origins(early):
+                continue
+            own = space.all_original(late.index) | space.all_original(early.index)
+            versions = [intended.operands.get(one.index) for one in (late, early)]
+            one, other = ([labels & ~own for labels in found] if found is not None else None for found in versions)
+            if one is not None and one == other:
+                yield late.index, early.index
+                break
+
+
+def _list_origins(write: HiddenWrite) -> set[tuple[int, ...]]:
+    """Returns the ids along the call path to each operation that makes the overwritten value (see `find_origins`)."""
+    return {tuple([frame.instruction.id for frame in frames]) for frames in find_origins(write)}
+
+
+def _are_merged(a: HiddenWrite, b: HiddenWrite, *, sees_barriers: bool = True) -> bool:
+    """Returns whether two calls are one value to XLA. sees_barriers: as in `number_inlined`; if False, they only need
+    equal operands.
+    """
     one, other = (find_inlined(write.module, write.frames) for write in (a, b))
     if one.outer != other.outer or one.root is not other.root:
         return False  # two branches of one conditional have one caller
-    found = number_inlined(a.module, one.root)
+    found = number_inlined(a.module, one.root, sees_barriers=sees_barriers)
     (_, numbers_a), (_, numbers_b) = found[one.path], found[other.path]
     return numbers_a[a.call.id] == numbers_b[b.call.id]
 
