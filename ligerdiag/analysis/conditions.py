@@ -42,7 +42,7 @@ type Argument = tuple[int, ShapeIndex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A conditional or loop around a kernel call, because of which the call runs only sometimes."""
+    """A conditional or loop around a kernel call. The call runs only if the condition holds."""
 
     instruction: HloInstruction
     branches: frozenset[int]
@@ -154,7 +154,7 @@ class _Inputs:
         self._flow = Dataflow(self.module, _CALL_PATHS)
 
     def find(self, caller: HloInstruction) -> frozenset[Argument]:
-        """Returns the arguments on which the predicate of a conditional or loop depends, each as (parameter number,
+        """Returns the arguments on which the predicate of a conditional or loop depends. Each is (parameter number,
         index of a leaf).
         """
         if caller.id not in self._known:

@@ -110,16 +110,16 @@ class Context(EvaluatedPair):
     """
 
     def find_call_line(self, write: HiddenWrite) -> SourceLine | None:
-        """Returns the line of the user's code that makes the call of a hidden write. The trace has the line, or else the
-        HLO.
+        """Returns the line of the user's code that makes the call of a hidden write. If the traced jaxpr has no such line,
+        it is taken from the HLO.
         """
         site = self.sites.get(write.tag_path[-1]) if write.tag_path else None
         return site or find_user_line(write.module, write.call)
 
     @cached_property
     def followed(self) -> FollowedWrites:
-        """Returns a graph that shows from which values each value of the schedule is computed, also through hidden writes
-        (see `value_flow`). Computed on first use.
+        """Returns the graph of the schedule's values: which value is computed from which. The graph includes hidden
+        writes (see `value_flow`); it is computed on first use.
         """
         return follow_writes(self)
 
@@ -158,11 +158,11 @@ def compute_context(
     numbers of the program's operations) that were computed from XLA's metadata, if the compile worker did not tag them.
     canonicalized: whether MLIR's canonicalizer has changed `program`. has_snapshots: whether snapshots in `program` show
     which version a derivative means (see `Evaluator`). tag_trust: how far to trust the tags of an optimized module that
-    ligerdiag did not compile; `optimized` then lacks the tags that are refuted. thunks, command_order: the steps that XLA's
+    ligerdiag did not compile; `optimized` lacks the tags that it refutes. thunks, command_order: the steps that XLA's
     runtime executes, and the order that it keeps within a command buffer (see `races`). is_assigned: whether `buffers` is
-    XLA's own assignment. crossed_operands: operand numbers, or ANY_OPERAND for all. JAX changed the author's order of
-    operations around a write to an operand with such a number, but it is unknown in which kernel call. So everything that
-    depends on such a write, in any call, stays undecided.
+    XLA's own assignment. crossed_operands: operand numbers of kernel calls, or ANY_OPERAND for all. JAX changed
+    the author's order of operations around a write to one of these operands, but it is unknown in which kernel call. So
+    everything that depends on a write to these operands, in any call, stays undecided.
     """
     positions = Positions(optimized, buffers)
     broken = BrokenAliases(find_broken_aliases(optimized, positions, is_assigned=is_assigned))

@@ -39,9 +39,8 @@ MOVES = having(Trait.MOVES, Trait.CASTS)
 def find_reading(
     module: HloModule, reader: HloInstruction, operand: int, index: ShapeIndex
 ) -> tuple[HloInstruction, ...]:
-    """Returns the operations that read one leaf of an operand, in the order of their computation. This is the reader itself
-    or, if the reader is a fusion, operations inside it. operand: number of the reader's operand. index: the leaf of that
-    operand.
+    """Returns the operations that read one leaf of a reader's operand, in their order. If the reader is a fusion, these are
+    operations inside it; otherwise the reader itself. operand: number of the operand. index: the leaf of the operand.
     """
     if reader.opcode != "fusion":
         return (reader,)
@@ -82,8 +81,8 @@ def _is_result(computation: HloComputation, value: HloInstruction) -> bool:
 
 
 def find_moves(module: HloModule, value: HloInstruction) -> tuple[str, ...]:
-    """Returns the opcodes by which the instruction moves or casts its only operand; () if the instruction computes
-    something. For a fusion of several such operations, returns the opcodes of all, in their order.
+    """Returns the opcodes by which an instruction moves or casts its operand, `('transpose', 'convert')` for a fusion of
+    these two. Returns () if the instruction computes something.
     """
     opcode = strip_phase(value.opcode)
     if opcode in MOVES:
@@ -132,8 +131,8 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueRead:
-    """A scheduled instruction and the operand through which it reads the overwritten value. It may also read the value from
-    which the overwritten value was moved.
+    """One read of an overwritten value by a scheduled instruction. The instruction reads the value itself, or the source
+    from which the value was moved.
     """
 
     scheduled: Scheduled
@@ -186,7 +185,9 @@ class ValueReaders:
                     yield Scheduled(one, home, anchor)
 
     def find_overwritten(self, write: HiddenWrite, actual: ActualWrite) -> Overwritten:
-        """Returns the value that this scheduled call overwrites. write: the hidden write that the call performs."""
+        """Returns the value that a scheduled kernel call overwrites. write: the hidden write. actual: the write as the
+        schedule performs it.
+        """
         located = find_scheduled_operand(self.context.optimized, actual.frames, write.operand)
         value, index = located[0] if located is not None else (actual.call.operands[write.operand], ())
         definition = self.positions.resolve(value, index)
@@ -199,9 +200,7 @@ class ValueReaders:
         )
 
     def find_reads(self, overwritten: Overwritten) -> Iterator[ValueRead]:
-        """Yields the instructions that read the overwritten value, or a value from which it was moved, in the order of
-        the schedule.
-        """
+        """Yields the instructions that read an overwritten value or its source, in the order of the schedule."""
         skipped = overwritten.around | overwritten.moves.keys()
         found = [
             (at, Origin.VALUE if definition == overwritten.definition else Origin.SOURCE)

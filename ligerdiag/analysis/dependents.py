@@ -22,11 +22,11 @@ def find_dependents(
     leaves: Iterable[ShapeIndex],
     operands: Sequence[int] = (),
 ) -> Reach:
-    """Finds everything that depends on these leaves of a call's result, or on the contents that the call leaves in these
-    operands. Returns the numbers of the program's outputs, and whether a custom call with side effects depends on them.
+    """Finds the outputs that depend on buffers of a kernel call. Returns the numbers of these outputs, and whether a custom
+    call with side effects also depends on the buffers.
 
-    module: the call's module, either the context's program or its optimized module. operands: numbers of operands that
-    the call writes.
+    The buffers are given as leaves of the call's result, and as numbers of operands that the call overwrites. module: the
+    call's module, either the context's program or its optimized module.
     """
     calls = context.optimized_calls if module is context.optimized else context.calls
     effects = {one.id: found for one, found in calls}

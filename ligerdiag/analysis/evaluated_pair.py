@@ -32,8 +32,8 @@ from ligerdiag.provenance.value_numbers import number_values
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
-    """A workaround that forces an order at the price of rounding: the author adds a term to an overwritten value and
-    subtracts it again.
+    """A workaround of the author's that adds a term to an overwritten value and subtracts it again. It forces XLA to read
+    the value after the kernel's write, but rounds the value.
     """
 
     write: HiddenWrite
@@ -69,28 +69,28 @@ class EvaluatedPair:
 
     @cached_property
     def logical_times(self) -> Mapping[int, int]:
-        """Returns a mapping from the id of each instruction in the optimized module to its LogicalTime, its position in
-        XLA's flattened schedule.
+        """Returns the LogicalTime of each optimized instruction by its id. This is its position in XLA's flattened
+        schedule.
         """
         return compute_logical_times(self.optimized)
 
     @property
     def has_program(self) -> bool:
-        """Returns whether the program as written, which defines the intended values, was evaluated. False if there is no
-        such program, and also if there are no hidden writes, so that nothing had to be evaluated.
+        """Returns whether the program as written was evaluated. False if there is no program, or if it has no hidden
+        writes and so needs no evaluation.
         """
         return bool(self.intended.outputs)
 
     @property
     def undecided(self) -> frozenset[int]:
-        """Returns the indices of undecided hidden writes: it is unknown which memory they overwrite, which readers should
-        see them, or whether they happen. Every value that depends on one of them is unknown.
+        """Returns the indices of the undecided hidden writes. The memory of such a write, its intended
+        readers, or whether it happens, is unknown. Every value that depends on it is unknown.
         """
         unplaced = frozenset(write.index for write in self.matching.unplaced)
         return unplaced | self.matching.ambiguous | self.matching.order_unknown | self.matching.conditional
 
     def optimized_call(self, write: HiddenWrite) -> HloInstruction | None:
-        """Returns the custom call in the optimized module that performs the write; None if no call does."""
+        """Returns the custom call of the optimized module that performs a hidden write; None if there is none."""
         return next((w.call for w in self.actual.writes if w.write == write.index), None)
 
 
@@ -138,21 +138,21 @@ class Evaluator:
 
     @property
     def is_tagged(self) -> bool:
-        """Returns whether the program is as written, with tags that the compile worker gave its operations."""
+        """Returns whether the program is as the author wrote it, and the compile worker gave each operation a tag."""
         return self.retagged is None and not self.canonicalized
 
     @cached_property
     def unordered(self) -> UnorderedReads:
-        """Returns the reads in the schedule that nothing forces to come before or after a hidden write; computed once for
-        all evaluations.
+        """Returns the reads that nothing forces to come before or after a hidden write. Computed once for all
+        evaluations.
         """
         return find_unordered_reads(
             self.optimized, self.fusions.places, self.matching.actual, self.matching.by_call, self.effects_of
         )
 
     def is_authored(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether an instruction of the optimized module is certainly the author's operation with this tag path (the
-        operation's number, after those of the calls around it), or a clone of it.
+        """Returns whether an optimized instruction is certainly the author's operation with tag path `path`, or a clone
+        of it.
         """
         if self.retagged is None:
             return is_named_after(path, instruction)
@@ -160,26 +160,27 @@ class Evaluator:
 
     @cached_property
     def identification(self) -> Identification:
-        """Says which value of the program an array of the optimized module equals."""
+        """Returns the `Identification`: it says which value of the program an array of the schedule equals."""
         return identify_arrays(self.program, self.optimized)
 
     def computes_another(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction surely computes another value than the operation with this tag path, whose name
-        it has. False if tags were computed from metadata.
+        """Returns whether an instruction surely does not compute the value of the operation with tag path `path`. The
+        instruction has this operation's name. False if tags were computed from metadata.
         """
         return self.retagged is None and self.identification.is_another(instruction, path)
 
     def list_others(self, path: TagPath, instruction: HloInstruction) -> list[TagPath]:
-        """Returns the tag paths of the operations that the instruction surely computes instead of the operation with this
-        tag path, in program order; none if it may be that operation, or if tags were computed from metadata.
+        """Returns the tag paths of the operations that an instruction surely computes in place of a given operation. They
+        are in program order. path: tag path of the given operation. Returns [] if the instruction may compute it, or if
+        tags come from metadata.
         """
         return [] if self.retagged is not None else self.identification.list_others(instruction, path)
 
     def with_marks(
         self, operations: Mapping[TagPath, Labels], instructions: Mapping[int, Labels]
     ) -> tuple[Intended, Actual]:
-        """Evaluates both programs with marks (extra bits in dependence sets) on some operations and instructions. The marks
-        in an output's set show on which of these the output depends.
+        """Evaluates program and schedule with marks on some operations and instructions. The marks in the dependence set of
+        an output show on which of the marked operations or instructions the output depends.
 
         operations: maps the tag path of a program operation to its marks. instructions: maps the id of an optimized
         instruction to its marks.
@@ -187,8 +188,8 @@ class Evaluator:
         return self.run_intended(operations), self.run_actual(frozenset(), instructions, records=False)
 
     def run_intended(self, marked: Mapping[TagPath, Labels] | None = None) -> Intended:
-        """Evaluates the program as written. marked: maps the tag path of an operation to marks, extra bits that the set
-        of its result gets; if given, only the dependence sets of the outputs are recorded.
+        """Evaluates the program as written. marked: maps the tag path of an operation to the marks of its result. If
+        `marked` is given, only the dependence sets of the outputs are recorded.
         """
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
         return compute_intended(
@@ -209,8 +210,9 @@ class Evaluator:
         return tuple([frozenset(path for path, mark in marks.items() if labels & mark) for labels in outputs])
 
     def find_undecided(self, paths: Iterable[TagPath]) -> tuple[bool, ...]:
-        """Returns, for each output, whether it depends on one of these operations on a path without a decision. A decision,
-        such as a comparison, mostly gives the same result for slightly different operands (see `labels.decides`).
+        """Returns, for each output, whether a path without a decision leads to it from one of the given operations. A
+        decision is an operation such as a comparison: it mostly gives the same result for slightly different operands
+        (see `labels.decides`).
         """
         mark = self.space.mark("undecided")
         arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
@@ -226,11 +228,11 @@ class Evaluator:
         return tuple([bool(labels & mark) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
-        """Finds, for each output, the hidden writes whose rows it uses neither in the program nor in the schedule.
+        """Finds, for each output, the hidden writes that change no row that the output uses.
 
-        Returns two things as bits (see `LabelSpace.bits_of`): all writes that cover only some rows of their operand, and for
-        each output those among these writes whose rows it does not use. Rows are not tracked, and no write is returned, if
-        tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
+        Considers the writes that cover only some rows of their operand. Returns the bits of all of them, and for each
+        output the bits of those whose rows it uses neither in the program nor in the schedule (see `LabelSpace.bits_of`).
+        Returns no write if tags were computed from metadata, if MLIR canonicalized the program, or if it has a shard_map.
         """
         if not self.is_tagged or any(map(is_shard_edge, self.program.instructions)):
             return 0, ()
@@ -262,8 +264,8 @@ class Evaluator:
         return self.space.bits_of({one.write for one in self.space.marks_in(labels) if isinstance(one, LuckyRead)})
 
     def find_roundings(self, writes: tuple[HiddenWrite, ...], names: tuple[str, ...]) -> tuple[Rounding, ...]:
-        """Finds workarounds in the program as written that add a term to an overwritten value and subtract it again. Returns
-        one record for each subtraction, with the names of the outputs that depend on it.
+        """Finds the places where the author adds a term to an overwritten value and subtracts it again. Returns one record
+        for each subtraction, with the names of the outputs that depend on the subtraction.
 
         names: names of all outputs, in their order.
         """
@@ -282,8 +284,8 @@ class Evaluator:
         """Evaluates the schedule.
 
         wanted: tag paths of operations to record even if they depend on no hidden write. marked: maps the id of an
-        instruction to marks, extra bits that the set of its result gets. records: whether to record operations at all;
-        otherwise only the outputs count.
+        instruction to the marks of its result. records: whether to record the dependence sets of operations; if False,
+        only those of outputs are computed.
         """
         in_flight, others = mark_races(self.races, self.space)
         return ScheduleEvaluation(
@@ -306,8 +308,8 @@ class Evaluator:
 
 
 def find_unrelated(intended: Intended, matching: Matching, space: LabelSpace) -> Mapping[int, tuple[Labels, ...]]:
-    """Returns a mapping from the id of each call in the optimized module to the ORIG labels that its operands cannot have,
-    one set for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
+    """Returns the ORIG labels that the operands of a call in the optimized module cannot have. Maps the id of a call to one
+    set of labels for each operand. ORIG says that a value depends on the contents from before a write (see `comparison`).
 
     XLA keeps the dependences that it can see. If an operand of the program depends neither on the old nor on the new
     contents of a write, it does not depend on the old contents in the schedule either. If it seems to depend on them, XLA
@@ -364,10 +366,10 @@ def _is_as_defined(module: HloModule, write: ActualWrite, operand: int) -> bool:
 
 
 def is_named_after(path: TagPath, instruction: HloInstruction) -> bool:
-    """Returns whether the instruction's name contains the last tag of this path, that is, the operation's own tag.
+    """Returns whether an instruction's name contains the last tag of `path`, the operation's own: `ld17` for tag 17.
 
-    XLA names an instruction that comes from the program after its op_name. So the tag is in the names of the operation
-    and of its clones, and not in the name of an instruction that a pass has made.
+    XLA names an instruction of the program after its op_name, which contains the tag. So the operation and its clones have
+    the tag in their names; an instruction that a pass has made has not.
     """
     sought, name = f"ld{path[-1]}", instruction.name
     at = name.find(sought)

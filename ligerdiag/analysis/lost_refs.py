@@ -1,6 +1,9 @@
 """Finds writes to Refs that JAX lost between the trace and XLA: an output needs the contents that a kernel writes to a Ref,
 and does not get them in XLA's program.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 Two programs are compared: the program as written, in which a Ref is a value and a kernel call returns the Ref's new
 value (see `compile.lowering.refs`), and the program that JAX gives to XLA. Both are evaluated in program order, with
 the labels of `evaluation.labels`: FRESH(W) means that a value depends on what W wrote, ORIG(W) that it depends on the
@@ -66,7 +69,7 @@ _NOT_COMPUTED = having(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LostRef:
-    """A kernel call or a store that writes to a Ref, although some outputs that need the write do not get it."""
+    """A kernel call or a store whose write to a Ref does not get to all outputs that need it."""
 
     kernel: str
     """The kernel's function name; empty for a store without a kernel."""
@@ -85,14 +88,14 @@ class LostRef:
     """The first operation of the program as written whose operands are wrong; None if only outputs are wrong."""
 
     def find_moves(self, moves: Sequence[MovedRef]) -> tuple[MovedRef, ...]:
-        """Returns the moves that concern this kernel call or store. moves: the Ref accesses that JAX moved or dropped,
+        """Returns the moves that concern the kernel call or store. moves: the Ref accesses that JAX moved or dropped,
         according to the trace.
         """
         return tuple(move for move in moves if self.call and move.call == self.call)
 
     def is_dropped(self, moves: Sequence[MovedRef]) -> bool:
-        """Returns whether JAX drops this call in a rerun of the function around the call, without having moved a read of the
-        call's Ref.
+        """Returns whether JAX only dropped the call, when it ran the function around the call again. False if JAX also
+        moved a read of the call's Ref.
 
         moves: the Ref accesses that JAX moved or dropped, according to the trace.
         """
@@ -109,7 +112,7 @@ def find_lost_refs(
     stores: Sequence[RefStore] = (),
     moves: Sequence[MovedRef] = (),
 ) -> tuple[LostRef, ...]:
-    """Returns each kernel call and each store whose write to a Ref is lost, or seems lost for an unknown reason.
+    """Returns the kernel calls and stores whose write to a Ref is lost, or seems lost for an unknown reason.
 
     program: the program as written. lowered: the program that JAX gives to XLA. effects_of: returns the effects of a
     custom call's kernel. output_names: name of each leaf of the program's result. call_names: maps the tag of a
@@ -242,15 +245,15 @@ class _Side:
     space: LabelSpace
 
     def evaluate_with(self, stores: Sequence[RefStore]) -> Intended:
-        """Returns the program's dependence sets, in which each of the stores has a mark (an extra bit of every value
-        that depends on the store).
+        """Evaluates the program with a mark for each store. The mark is an extra bit in the dependence set of every value
+        that depends on the store.
         """
         names = {one.tag: one.name for one in stores}
         return self._evaluate({path: self.space.mark(names[path[-1]]) for path in _list_paths(self.module, names)})
 
     def follow(self, wrong: Mapping[TagPath, tuple[_Wrong, ...]]) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of all operations on which the output depends, each error as (number of
-        the write or name of the store, verdict). wrong: maps the tag path of a wrong operation to its errors.
+        """Returns, for each output, the errors of all operations on which it depends. An error is (number of the write or
+        name of the store, verdict). wrong: maps the tag path of a wrong operation to its errors.
         """
         marks = {one: self.space.mark((_WRONG, one)) for found in wrong.values() for one in found}
         outputs = self._evaluate({path: unite(marks[one] for one in found) for path, found in wrong.items()}).outputs
@@ -259,9 +262,9 @@ class _Side:
     def follow_hidden_writes(
         self, wrong: Mapping[TagPath, tuple[_Wrong, ...]], hidden: Sequence[HiddenWrite]
     ) -> tuple[tuple[_Wrong, ...], ...]:
-        """Returns, for each output, the errors of those operations on which the output depends only through the hidden
-        writes `hidden`, so that `follow` does not find them. wrong: maps the tag path of a wrong operation to its
-        errors.
+        """Returns, for each output, the errors that `follow` does not find. These are errors of operations on which the
+        output depends only through a hidden write. hidden: the program's hidden writes. wrong: maps the tag path of a
+        wrong operation to its errors.
         """
         every = replace(self, writes=(*self.writes, *hidden))
         pairs = zip(every.follow(wrong), self.follow(wrong), strict=True)
@@ -419,9 +422,10 @@ class _Comparison:
     """
 
     def compare_operations(self, meant: TaggedSet, got: TaggedSet, unread: Collection[int]) -> tuple[_Wrong, ...]:
-        """Returns the errors of an operation, by its operands' dependence sets in the two programs: each error as
-        (number of the write or name of the store, verdict). unread: numbers of operands that a kernel call overwrites
-        as a whole and does not read.
+        """Returns the errors of an operation, each as (number of the write or name of the store, verdict).
+
+        Compares the dependence sets of the operation's operands in the two programs. unread: numbers of operands that a
+        kernel call overwrites as a whole and does not read.
         """
         if meant.opcode != got.opcode:
             return ()
@@ -433,9 +437,8 @@ class _Comparison:
         return tuple(dict.fromkeys(found for one, other in pairs for found in self.compare(one, other)))
 
     def compare(self, meant: Labels, got: Labels) -> tuple[_Wrong, ...]:
-        """Returns the errors of a value, each error as (number of the write or name of the store, verdict): stale or
-        clobbered. meant, got: the value's dependence sets in the program as written and in the program that JAX gives
-        to XLA.
+        """Returns the errors of a value, each as (number of the write or name of the store, stale or clobbered). meant: the
+        value's dependence set in the program as written. got: its set in the program that JAX gives to XLA.
         """
         space = self.space
         missing = [(name, Verdict.STALE) for name, mark in self.stores.items() if meant & ~got & mark]

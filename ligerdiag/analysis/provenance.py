@@ -53,9 +53,7 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION, Trait.TOKEN)
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One operation of the program on one path of calls: an operation in a function that is called twice has two
-    instances.
-    """
+    """One operation of the program, on one path of calls. An operation has two instances if its function is called twice."""
 
     path: Final[TagPath]
     instruction: Final[HloInstruction]
@@ -65,12 +63,12 @@ class Instance:
 
 
 def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
-    """Returns the optimized module with the same tag paths as the program: the tags of the `call`s that lead to an
-    operation, then the operation's own tag. Removes the tags of conditionals and loops around it.
+    """Returns the optimized module without tags of conditionals and loops in its tag paths. The tag path of an operation is
+    then the same as in the program: the tags of the `call`s that lead to it, and its own tag.
 
     XLA turns three kinds of code into a `call` and inlines it: the branch that is known to be taken, a branch whose
-    conditional becomes a select, and the body of a loop that runs once. The op_name of the conditional or loop, with its
-    tag, then precedes the op_names inside; this function removes such tags again.
+    conditional becomes a select, and the body of a loop that runs once. XLA then puts the op_name of the conditional or
+    loop, with its tag, in front of the op_names inside.
     """
     entered = {
         path[-1]
@@ -87,8 +85,8 @@ def forget_entered(program: HloModule, optimized: HloModule) -> HloModule:
 
 
 def number_operations(module: HloModule) -> dict[int, TagPath]:
-    """Returns the tag that each operation of the module gets, by instruction id: a number that increases in program
-    order, with called functions last.
+    """Returns the tag of each operation of the module by instruction id, such as `{3: (1,), 8: (2,)}`. Tags increase in
+    program order, with called functions last.
 
     The ids of a module that was translated from StableHLO increase in the order of its operations; parameters and
     constants come first. The module's list of instructions is a post order instead, which is not the program's order.
@@ -113,8 +111,8 @@ class _Numbering:
     """Ids of the computations that have been numbered."""
 
     def add(self, computation: HloComputation) -> None:
-        """Numbers the operations of a computation, and of all computations that it runs in other ways than by a `call`.
-        Adds the computations that it calls to `functions`.
+        """Numbers the operations of a computation, and of its loops and branches. Adds the computations that it runs by a
+        `call` to `functions`.
         """
         self.seen.add(computation.id)
         tags, computations = self.tags, self.module.computations
@@ -183,9 +181,7 @@ _LIBRARY_CALLS = sorted(having(Trait.LIBRARY_CALL), reverse=True)
 
 
 class Authorship(Enum):
-    """Whether an instruction of the optimized module is an operation that the author wrote, judged by the instruction's
-    name.
-    """
+    """Who made an instruction of the optimized module, by its name: the author, or a pass of XLA."""
 
     AUTHORED = "own"
     """The instruction is the author's operation, or a clone of it."""
@@ -212,10 +208,9 @@ class Retagged:
 
 
 def compute_tags(program: HloModule, optimized: HloModule, *, named: bool = True) -> Retagged:
-    """Computes tags for both modules from XLA's metadata.
+    """Computes the tags of both modules from XLA's metadata.
 
-    named: whether the optimized module was compiled from this very `program`, so that instruction names may be
-    compared.
+    named: whether instruction names of the two modules may be compared, because `optimized` was compiled from `program`.
     """
     frames = FrameNumbers()
     own = number_operations(program)
@@ -306,10 +301,10 @@ class _Index:
     def narrow(
         self, instruction: HloInstruction, found: list[Instance], namesake: HloInstruction | None
     ) -> list[Instance]:
-        """Returns the found instances that fit the instruction's name and, if there are several, its shape; each once.
+        """Returns those of the instances `found` that fit the instruction's name. If several fit, it compares their shapes
+        too.
 
-        namesake: the program's instruction whose name this instruction's name continues. Results are cached, because
-        many instructions have the same candidates and shape.
+        namesake: the program's instruction whose name the instruction's name continues, as `add.11.1` continues `add.11`.
         """
         group = id(found)
         if group not in self._by_instruction:
@@ -372,18 +367,18 @@ type _Operations = tuple[tuple[TagPath, str], ...]
 
 
 def retag_shared_computations(program: HloModule, optimized: HloModule) -> HloModule:
-    """Corrects the tags of branches and loop bodies that XLA has deduplicated: returns the optimized module in which each of
-    their instructions has the tag from its own branch or loop of the program.
+    """Returns the optimized module with corrected tags in the branches and loop bodies that XLA has deduplicated. Each
+    instruction has the tag from its own branch or loop of the program again.
 
     XLA makes two computations one if they compute the same from their arguments
     (xla/hlo/transforms/simplifiers/hlo_computation_deduplicator.cc), and both then have the tags of the first one. But
     they get different arguments, so that a kernel in them overwrites different values: `kernel(a, b)` in one branch and
     `kernel(b, a)` in the other, or two equal loops that run on two values.
 
-    If an instruction in branch k of the schedule has the tag of an operation in another branch, it gets the tag of the
-    operation at the same position in branch k. Both branches must have the same opcodes in the same order. The same holds
-    for the body and the condition of a loop. A conditional on a predicate has the branch of `true` first; a conditional with
-    two branches on an index has the branch of `false` first.
+    If an instruction in branch k of the schedule has a tag from branch m of the program, it gets the tag of the operation at
+    the same position in branch k. The branches k and m must have the same opcodes in the same order. Bodies and conditions
+    of loops are treated like branches. A conditional on a predicate has the branch of `true` first; a conditional with two
+    branches on an index has the branch of `false` first.
     """
     callers = {
         path[-1]: one for one in program.instructions if one.opcode in _SHARING and (path := program.find_tag_path(one))

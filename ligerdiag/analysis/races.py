@@ -1,6 +1,8 @@
 """Finds races: reads of bytes that a kernel overwrites while nothing, not even the schedule, orders the read and the
 write.
 
+A dependence set says on which hidden writes a value depends (see `evaluation.labels`).
+
 Instructions between an asynchronous start and its done may run while the operation is in flight, on its own stream. XLA does
 not order them with the operation: it believes that the kernel only reads its operand, and two reads may overlap. There are
 two forms of a race. The operation may be in flight while the kernel runs, and access bytes that the kernel overwrites. Or
@@ -101,9 +103,8 @@ class _Matcher:
         self.unmatched: dict[str, None] = {}
 
     def match(self, computation: HloComputation, sequence: ThunkSequence) -> None:
-        """Matches the thunks of a sequence with the instructions of the computation from which XLA emitted it, and so
-        on for the sequences nested in it. Adds the command buffers to `found`, and the name of a computation that does
-        not match to `unmatched`.
+        """Matches the thunks of a sequence with the instructions of a computation, also in nested sequences. Adds the
+        command buffers to `found`. Adds the name of a computation to `unmatched` if its instructions do not match.
         """
         thunks = list(_flatten(sequence))
         launched = list(_list_launched(computation))
@@ -158,8 +159,8 @@ def _find_callee(instruction: HloInstruction, number: int, label: str) -> int | 
 def find_unordered(
     buffer: CommandBuffer, command: HloInstruction, buffers: BufferAssignment, positions: Positions
 ) -> tuple[HloInstruction, ...]:
-    """Returns the commands of the command buffer `buffer` that XLA orders neither before nor after the given command.
-    buffers, positions: XLA's buffer assignment, and the place of each value in it.
+    """Returns the commands of a command buffer that XLA does not order with `command`, so that they may run at the same
+    time. buffers: XLA's buffer assignment. positions: the place of each value in it.
     """
     at = next((n for n, other in enumerate(buffer.commands) if other is command), None)
     if at is None:
@@ -223,7 +224,7 @@ _SYNCHRONOUS = b'"is_sync":true'
 
 
 class RaceKind(Enum):
-    """The part of a race that is in flight: the reader, the kernel, or both as commands of one command buffer."""
+    """Who is in flight in a race: the reader, the kernel, or both as commands of one command buffer."""
 
     READER_IN_FLIGHT = "reader in flight"
     KERNEL_IN_FLIGHT = "kernel in flight"
@@ -232,8 +233,8 @@ class RaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RacedRead:
-    """Key of a mark, a bit in the dependence sets of all values computed from the read of `reader`. `reader` runs at the
-    same time as the kernel, so it may find old or new contents in any part of the overwritten bytes.
+    """A read that runs at the same time as a kernel. It may find old or new contents in any of the overwritten bytes. It is
+    the key of a mark, an extra bit in the dependence set of every value computed from the read.
     """
 
     write: int
@@ -263,8 +264,8 @@ class Race:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsyncSpan:
-    """An asynchronous operation that is in flight between two positions, both excluded, in the sequence of its
-    computation.
+    """An asynchronous operation, and the positions in its computation's sequence between which it is in flight, both
+    excluded.
     """
 
     start: HloInstruction
@@ -274,7 +275,7 @@ class AsyncSpan:
 
 
 def find_spans(computation: HloComputation) -> tuple[AsyncSpan, ...]:
-    """Returns the asynchronous operations that start in this computation."""
+    """Returns the asynchronous operations that start in a computation."""
     sequence = computation.sequence
     started: dict[int, int] = {}
     """Maps the id of a start, or of an instruction that passes on the result of a start, to the position of the start.
@@ -303,8 +304,8 @@ def find_races(
     positions: Positions,
     command_buffers: tuple[CommandBuffer, ...] = (),
 ) -> tuple[Race, ...]:
-    """Returns every race between one of these writes and a reader. command_buffers: the command buffers that keep only the
-    order that XLA declares, and not the order of the schedule.
+    """Returns every race between one of the writes and a reader. command_buffers: the command buffers that keep
+    only the order that XLA declares, and so may change the order of the schedule.
     """
     search = _Search(buffers, positions, command_buffers)
     found: dict[RacedRead, Race] = {}
@@ -328,8 +329,8 @@ class _Search:
     """
 
     def find(self, write: ActualWrite, frame: Frame) -> Iterator[Race]:
-        """Yields the races of one write with readers in one of the computations around the kernel. frame: that
-        computation, and its instruction that runs the kernel.
+        """Yields the races of one write with the readers in one computation. frame: the computation, and the instruction in
+        it that runs the kernel.
         """
         computation, kernel = frame.computation, frame.instruction
         sequence = computation.sequence
@@ -368,8 +369,8 @@ class _Search:
 
 
 def mark_races(races: tuple[Race, ...], space: LabelSpace) -> tuple[Mapping[int, Labels], Mapping[int, Labels]]:
-    """Returns two maps from the id of a reading instruction to the marks (extra bits in dependence sets) that its result
-    gets for its races. The first map is for starts of asynchronous operations, the second for all other readers.
+    """Returns the marks (extra bits in dependence sets) that the results of racing readers get, by instruction id. Returns
+    two maps: one for starts of asynchronous operations, and one for all other readers.
     """
     in_flight: dict[int, Labels] = {}
     others: dict[int, Labels] = {}
@@ -394,7 +395,7 @@ def _make(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concurrency:
-    """The races of all hidden writes of one schedule with readers."""
+    """The races between the hidden writes of one schedule and its readers."""
 
     races: tuple[Race, ...] = ()
     notes: tuple[str, ...] = ()
@@ -410,7 +411,7 @@ def find_concurrency(
     thunks: ThunkSequence | None,
     command_order: CommandOrder,
 ) -> Concurrency:
-    """Returns the races of these writes with readers, and coverage notes.
+    """Returns the races between hidden writes and readers, and coverage notes.
 
     thunks: the steps that XLA's runtime executes for this module; None if they are unknown. command_order: the order
     that the runtime keeps within a command buffer.

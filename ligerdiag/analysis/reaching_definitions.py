@@ -1,6 +1,9 @@
 """Finds the operations that define a kernel's operand: XLA may keep equal values in the same bytes, and a kernel that
 overwrites one then overwrites the others too.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 The functions walk from the operand back through the operations that pass a value on, which `hlo.dataflow` defines.
 
 - `resolve_operand` returns the one position whose value the operand is. A loop's parameter, an optimization barrier, a
@@ -25,7 +28,7 @@ from ligerdiag.provenance.value_numbers import CallPath, find_same_elements, is_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inlined:
-    """The place that an instruction has once XLA has inlined every call and every loop that runs once."""
+    """The place of an instruction after XLA has inlined every call and every loop that runs once."""
 
     outer: tuple[int, ...]
     """Ids of the instructions that lead to `root`, outermost first: the loops and conditionals that are not inlined,
@@ -38,7 +41,7 @@ class Inlined:
 
 
 def find_inlined(module: HloModule, frames: Frames) -> Inlined:
-    """Returns the place that an instruction has after inlining. frames: the calls that lead to the instruction, and the
+    """Returns the place of an instruction after inlining. frames: the calls that lead to the instruction, and the
     instruction itself as the last frame.
     """
     first = len(frames) - 1
@@ -72,8 +75,8 @@ def resolve_operand(module: HloModule, frames: Frames, operand: int) -> Definiti
 
 
 def find_origins(write: HiddenWrite) -> tuple[Frames, ...]:
-    """Returns the call path to each operation that makes the overwritten value. There may be several if the value comes from
-    a loop or a conditional. Looks through operations that return an operand's elements unchanged (see the module's
+    """Returns the call path to each operation that makes the overwritten value. If a loop or a conditional makes it,
+    there may be several. Operations that return an operand's elements unchanged do not count (see the module's
     docstring).
     """
     outer, last = write.frames[:-1], write.frames[-1]
@@ -111,11 +114,10 @@ def _list_made_from(flow: Dataflow, frames: Frames, index: ShapeIndex) -> Iterat
 
 
 def find_scheduled_operand(module: HloModule, frames: Frames, operand: int) -> tuple[Position, bool] | None:
-    """Returns a pair: the value in memory that the kernel gets as this operand, and whether the kernel gets only a slice of
-    the value. If a fusion contains the kernel, the value is an operand of the fusion.
+    """Returns (the value in memory that a kernel gets as an operand, whether it gets only a slice of the value). If a
+    fusion contains the kernel, the value is an operand of the fusion.
 
-    Returns None if the kernel is in a fusion and its operand is computed there, so that it is not an address in one of
-    the fusion's operands. frames: the call path to the kernel.
+    Returns None if a fusion contains the kernel and computes its operand. frames: the call path to the kernel.
     """
     flow = Dataflow(module, _ADDRESSES)
     (value, index), partial = (frames[-1].instruction.operands[operand], ()), False

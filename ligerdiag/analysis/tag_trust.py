@@ -35,9 +35,8 @@ _NOT_OPERATIONS = having(Trait.NO_OPERATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TagTrust:
-    """Says which tags of the optimized module can be trusted. Has the footprints of both modules, and the instructions whose
-    tags cannot be right according to the footprints. A value's footprint is the set of parameters and kernel results from
-    which it is computed.
+    """Says which tags of the optimized module can be trusted, by the footprints of both modules. A value's footprint is the
+    set of parameters and kernel results from which it is computed.
     """
 
     program: Mapping[int, Footprint]
@@ -53,8 +52,8 @@ class TagTrust:
     """Ids of the optimized module's instructions that cannot compute the operation whose tag they have."""
 
     def find_operations(self, module: HloModule, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the operations of the program with the instruction's tag, without those that the instruction cannot
-        compute because opcode or size differ. Returns () if a pass copied the tag to this instruction.
+        """Returns the operations of the program that have the instruction's tag, and an opcode and size that fit the
+        instruction. Returns () if a pass copied the tag to this instruction.
         """
         path = module.tags.get(instruction.id)
         if not path or instruction.id not in self.optimized:
@@ -68,8 +67,8 @@ class TagTrust:
         )
 
     def may_be(self, instruction: HloInstruction, operations: tuple[HloInstruction, ...]) -> bool:
-        """Returns whether the instruction of the optimized module may compute one of these operations. It may if it is
-        computed only from parameters and kernel results from which the operation is computed, too.
+        """Returns whether the instruction of the optimized module may compute one of the operations, by its footprint. It
+        may if the operations are computed from every parameter and kernel result from which the instruction is computed.
         """
         if instruction.opcode == "custom-call" and all(one.opcode == "custom-call" for one in operations):
             return any(self._may_be_call(instruction, one) for one in operations)
@@ -84,8 +83,8 @@ class TagTrust:
         )
 
     def without_refuted(self, optimized: HloModule) -> HloModule:
-        """Returns a copy of the optimized module. In it, an instruction has no tag if it cannot compute the operation that
-        the tag names.
+        """Returns the optimized module without wrong tags. A tag is wrong if the instruction cannot compute the
+        operation that it names.
         """
         if not self.refuted:
             return optimized
@@ -95,8 +94,8 @@ class TagTrust:
         self, optimized: HloModule, carriers: Carriers, space: LabelSpace
     ) -> Mapping[int, Labels]:
         """Finds the instructions that may be carriers, although no trusted tag says so. Maps the id of each to the ORIG
-        labels that would start there. A carrier holds the value of a kernel's operand from before the write; an ORIG label
-        says that another value depends on that old value (see `comparison`).
+        labels that would start there. A carrier holds the value of a kernel's operand from before the write. An ORIG label
+        says that a value depends on this old value (see `comparison`).
         """
         sought: defaultdict[str, list[tuple[HloInstruction, int]]] = defaultdict(list)
         for found in carriers.paths.values():
@@ -129,12 +128,12 @@ class TagTrust:
 
 
 def are_in_order(program: HloModule, *, is_numbered: bool = True) -> bool:
-    """Returns whether the program's tags increase in the order of each computation's instructions, and no operation has
-    a smaller tag than one of its operands.
+    """Returns whether the program's tags are in the order of the instructions. In each computation they must increase, and
+    no operation may have a smaller tag than one of its operands.
 
-    The order of operations that are computed from no parameter and no kernel, such as constants, is not checked, because
-    such operations come first. is_numbered: whether the instructions' ids give their order; False for HLO text, which has no
-    ids, so that only operands are checked.
+    Operations that are computed from no parameter and no kernel, such as constants, come first and are not checked.
+    is_numbered: whether the instructions' ids give their order. It is False for HLO text, which has no ids; then only
+    operands are checked.
     """
     footprints = compute_footprints(program, number_kernels(program)) if is_numbered else None
     return all(_is_in_order(program, computation, footprints) for computation in program.computations.values())
@@ -160,8 +159,8 @@ def _is_in_order(program: HloModule, computation: HloComputation, footprints: Ma
 
 
 def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
-    """Checks the tags of the optimized module with footprints (the parameters and kernel results from which each value
-    is computed), and returns which of them to trust.
+    """Checks the tags of the optimized module by footprints, and returns which tags to trust. A footprint is the set of
+    parameters and kernel results from which a value is computed.
     """
     kernels = number_kernels(program)
     operations: defaultdict[int, list[HloInstruction]] = defaultdict(list)
@@ -183,8 +182,8 @@ def compute_tag_trust(program: HloModule, optimized: HloModule) -> TagTrust:
 
 
 def is_spmd_partitioned(program: HloModule, optimized: HloModule) -> bool:
-    """Returns whether the optimized module's parameters are shards of the program's parameters: whether any of them has
-    another shape.
+    """Returns whether the parameters of the optimized module are shards: at least one has a different shape than in the
+    program.
     """
     return any(
         list(one.shape.dimensions) != list(other.shape.dimensions)

@@ -31,7 +31,7 @@ _HAS_EFFECTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnusedContents:
-    """A declared write whose new contents are never used, and the operations that read the old contents after the call."""
+    """A declared write whose new contents are never used, although operations read the old contents after the call."""
 
     call: HloInstruction
     effects: CallEffects
@@ -44,8 +44,8 @@ class UnusedContents:
 
 
 def find_unused_contents(module: HloModule, effects_by_call: Mapping[int, CallEffects]) -> Iterator[UnusedContents]:
-    """Yields each declared write of the program as written whose new contents are unused and whose old contents are read
-    later. Calls of libraries are left out, because JAX makes them, and may rightly ignore their aliased outputs.
+    """Yields the declared writes of the program whose old contents are read later, and whose new contents never are.
+    Leaves out calls of libraries: JAX makes them, and may rightly ignore their aliased outputs.
 
     effects_by_call: maps the id of a custom call to its effects.
     """

@@ -33,8 +33,8 @@ class UnwrittenMemory:
 
 
 def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
-    """Yields each operand of a kernel call in the program that is newly allocated memory and is certainly read before
-    anything is written there.
+    """Yields the kernel calls of the program that certainly read newly allocated memory before anything is written there.
+    Yields one record for each operand that points to such memory.
     """
     if not any(is_call_with(call, CallTrait.ALLOCATES) for _, call in context.program.iterate_custom_calls()):
         return
@@ -56,11 +56,11 @@ def find_unwritten_memory(context: Context) -> Iterator[UnwrittenMemory]:
 
 
 def find_unresolved_reads(context: Context) -> Mapping[str, str]:
-    """Finds the outputs that may depend on memory which no operation has written. Returns a mapping from the output's name
-    to a line with the reason.
+    """Finds the outputs that may depend on memory that no operation has written. Maps the name of each to a line with the
+    reason.
 
-    A kernel may read its own output before it writes there; whether it does can depend on values that only a replay
-    computes.
+    The reason is a kernel that may read its own output before it writes there. Whether it does depends on values that only a
+    replay computes.
     """
     found: dict[str, str] = {}
     for call, effects in context.calls:

@@ -33,7 +33,7 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def name_written(write: int, kernel: int) -> Definition:
-    """Returns the node for the contents that this hidden write leaves in its operand. write: index of the hidden write.
+    """Returns the node for the contents that a hidden write leaves in its operand. write: index of the hidden write.
     kernel: id of the step that runs the kernel.
     """
     return kernel, (-1 - write,)
@@ -41,9 +41,9 @@ def name_written(write: int, kernel: int) -> Definition:
 
 @dataclass(slots=True, eq=False)
 class ValueFlow:
-    """The graph of the values of one schedule, computed on demand. A node is one leaf of the result of one scheduled
-    instruction, or the contents that a hidden write leaves in its operand; the node's step is the instruction that
-    computes it. Call `add_write` for all hidden writes before any query.
+    """The graph of the values of one schedule, computed on demand. A node is one leaf of an instruction's result, or the
+    contents that a hidden write leaves in its operand. The step of a node is the scheduled instruction that computes it.
+    Call `add_write` for all hidden writes before any query.
     """
 
     readers: ValueReaders
@@ -83,9 +83,10 @@ class ValueFlow:
         self._written.setdefault(overwritten.definition, []).append((write, overwritten.kernel))
 
     def find_step(self, number: int) -> int:
-        """Returns the id of the step of the instruction with id `number`. This is the instruction itself, the loop if the
-        instruction is the parameter that holds a loop's state, or the start of the asynchronous computation around the
-        instruction.
+        """Returns the id of an instruction's step. number: id of the instruction.
+
+        The step of a parameter that holds a loop's state is the loop. The step of an instruction in an asynchronous
+        computation is the start of the computation. Any other instruction is its own step.
         """
         home = self.homes.get(number)
         caller = self.callers.get(home.id) if home is not None else None
@@ -97,7 +98,9 @@ class ValueFlow:
         return self.find_step(caller.id) if is_carried else number
 
     def list_loops(self, number: int) -> tuple[int, ...]:
-        """Returns the ids of the `while` instructions around the instruction with this id, outermost first."""
+        """Returns the ids of the `while` instructions around an instruction, outermost first. number: the instruction's
+        id.
+        """
         found: list[int] = []
         home = self.homes.get(number)
         while home is not None and (caller := self.callers.get(home.id)) is not None:
@@ -107,23 +110,21 @@ class ValueFlow:
         return tuple(reversed(found))
 
     def list_output_nodes(self) -> Iterator[tuple[Definition, ...]]:
-        """Yields, for each output of the program, the node of its definition and the nodes of the hidden writes to that
-        value.
-        """
+        """Yields the nodes of each output of the program: its definition, and the hidden writes that overwrite it."""
         root = self.readers.context.optimized.entry.root
         for index in iterate_leaves(root.shape):
             yield self._see(self.readers.positions.resolve(root, index), None)
 
     def list_sources(self, node: Definition) -> tuple[Definition, ...]:
-        """Returns the nodes from which this node is computed directly, each once."""
+        """Returns the nodes from which a node is computed directly, each once."""
         found = self._sources.get(node)
         if found is None:
             found = self._sources[node] = tuple(dict.fromkeys(self._find_sources(node)))
         return found
 
     def find_time(self, number: int) -> int:
-        """Returns the LogicalTime (position in the flattened schedule) of the instruction with this id; -1 if it has
-        none.
+        """Returns the LogicalTime of the instruction with id `number`, its position in the flattened schedule. Returns
+        -1 if it has none.
         """
         return self.readers.times.get(number, -1)
 
@@ -137,8 +138,8 @@ class ValueFlow:
         return (*[name_written(write, self.find_step(kernel.id)) for write, kernel in kernels], definition)
 
     def is_seen(self, kernel: HloInstruction, definition: Definition, reader: HloInstruction | None) -> bool:
-        """Returns whether the reader reads the bytes of this definition after the kernel has written there, in the same
-        iteration or in a later one.
+        """Returns whether a reader reads the bytes of a value after the kernel has overwritten them. A read in a later
+        iteration counts. definition: the value. reader: None for an output of the program.
         """
         if reader is None:
             return True
@@ -207,18 +208,19 @@ class ValueFlow:
     def find_path(
         self, starts: tuple[Definition, ...], is_target: Callable[[Definition], bool]
     ) -> tuple[Definition, ...]:
-        """Returns a shortest path of nodes from a node for which `is_target` is true to a node in `starts`, both
-        included; () if there is none. Each node on the path is computed from the node before it.
+        """Returns a shortest path that begins with a node for which `is_target` is true, and ends with a node in
+        `starts`. Each node on the path is computed from the node before it. Both ends are included; returns () if there
+        is no path.
         """
         return find_shortest_path(starts, self.list_sources, is_target)[::-1]
 
     def name_steps(self, path: tuple[Definition, ...]) -> tuple[int, ...]:
-        """Returns the ids of the steps along a path of nodes; consecutive nodes with the same step give one id."""
+        """Returns the ids of the steps along a path of nodes. Consecutive nodes with the same step give one id."""
         steps = [self.find_step(number) for number, _ in path]
         return tuple([step for n, step in enumerate(steps) if n == 0 or steps[n - 1] != step])
 
     def compute_reach(self) -> Mapping[Definition, int]:
-        """Returns, for each node, the outputs that are computed from it, as an integer in which bit n is set for output
+        """Returns, for each node, the outputs that are computed from it. They are the bits of an integer: bit n for output
         n.
         """
         if self._reached is not None:
@@ -245,7 +247,7 @@ class ValueFlow:
         return reached
 
     def list_nodes(self, step: int) -> tuple[Definition, ...]:
-        """Returns the nodes of this step from which at least one output is computed. step: id of the step."""
+        """Returns the nodes of a step from which at least one output is computed. step: id of the step."""
         if self._nodes is None:
             self._nodes = {}
             for node in self.compute_reach():
@@ -253,8 +255,8 @@ class ValueFlow:
         return tuple(self._nodes.get(step, ()))
 
     def find_shortest_paths(self, starts: Iterable[Definition]) -> Mapping[Definition, Definition | None]:
-        """Finds shortest paths in the graph that begin in one of `starts`. Maps each node on the way to an output to the
-        node before it on a shortest path, and a start to None.
+        """Finds shortest paths from `starts` in the direction of the outputs. Maps each node that is computed from
+        a start to the node before it on a shortest path, and a start to None.
         """
         if self._users is None:
             self._users = {}

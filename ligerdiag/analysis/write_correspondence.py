@@ -1,6 +1,9 @@
 """Matches the program's hidden writes with the kernel calls of the optimized module, and finds calls that were lost on
 the way.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 A kernel call is recognised by its tag path (the tag of the call, a number that ligerdiag gave it before the compile,
 after the tags of the calls that lead to it). Without tags it is recognised by target and payload, if only one call of
 the program has them. A kernel call of the optimized module that is not in the program is never silently dropped: a note
@@ -103,8 +106,8 @@ def match_writes(
 ) -> Matching:
     """Finds every hidden write of the program in the optimized module, and its place in memory.
 
-    candidates: maps an ambiguous tag of the optimized module to the tag paths of the operations that it may mean; a
-    call with such a tag counts as performing the writes of all of them. broken: the declared aliases that the schedule
+    candidates: maps an ambiguous tag of the optimized module to the tag paths of the operations that it may mean. A call
+    with an ambiguous tag performs the writes of all these operations. broken: the declared aliases that the schedule
     breaks.
     """
     by_path: defaultdict[TagPath, list[HiddenWrite]] = defaultdict(list)
@@ -179,11 +182,11 @@ def match_writes(
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds calls that XLA merged although both see the same versions, and dropped calls that do again what an earlier call
-    did. Returns the value of `Matching.identical`: from the index of a missing write to the index of the write that the
-    remaining call performs.
+    """Finds the merged kernel calls that see the same versions, so that the merge does no harm, and the dropped calls that
+    repeat what an earlier call did. Returns the value of `Matching.identical`: maps the index of a missing write to that of
+    the write that the remaining call performs.
 
-    A call that follows another one on the same array sees that call's write, so two such calls are not identical.
+    Two calls on one array do not see the same versions, because the second one sees the write of the first.
     """
     tagged = intended.tagged
     found = dict(_find_repetitions(matching, writes, intended, space))
@@ -196,12 +199,11 @@ def find_identical(
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
-    """Returns the matching in which each scheduled call that the program lacks performs its own hidden writes, which were
-    found in the schedule.
+    """Returns the matching with the hidden writes of calls that only the schedule has. Each such call performs its own
+    writes, which were found in the schedule.
 
-    A missing write of the program no longer counts as missing if such a call has the same kernel or payload: the call
-    may perform it. The payloads may differ because a kernel that is called on shards of an array has a payload of its
-    own.
+    Such a call may perform a missing write of the program, if the two have the same kernel or payload. The write then is not
+    missing any more. The payloads differ if the kernel is called on shards of an array.
     """
     by_call = dict(matching.by_call)
     actual = list(matching.actual)
@@ -233,8 +235,8 @@ def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], 
 def find_conditional(matching: Matching, writes: tuple[HiddenWrite, ...], optimized: HloModule) -> Matching:
     """Returns the matching with its fields `conditional` and `idle` filled.
 
-    If the schedule contains calls that never run, each write that is missing from the schedule counts as the write of
-    one of these calls, unless its call was merged with another one.
+    If the schedule contains calls that never run, a missing write counts as the write of one of these calls. Writes of
+    merged calls are excepted.
     """
     conditional = find_conditional_writes(writes, matching.actual, optimized)
     calls = list_idle_calls(optimized)
@@ -312,8 +314,8 @@ def _are_merged(a: HiddenWrite, b: HiddenWrite, *, sees_barriers: bool = True) -
 def locate_operand(
     module: HloModule, frames: Frames, operand: int, positions: Positions
 ) -> tuple[tuple[int, ...], bool] | None:
-    """Returns the place in memory of an operand of the call at the end of the call path. The place is (slice numbers,
-    whether the kernel gets only a part of the slice). None if it is unknown.
+    """Returns the place of a call's operand in memory, as (slice numbers, whether the kernel gets only a part of the
+    slice). frames: the call path to the call. Returns None if the place is unknown.
     """
     found = find_scheduled_operand(module, frames, operand)
     if found is None:
@@ -348,7 +350,7 @@ def _find_region(frames: Frames, operand: int) -> ArrayRegion | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagCoverage:
-    """The number of the program's tags (one for each operation), and how many of them the optimized module still has."""
+    """How many tags the program has (one for each operation), and how many of them the optimized module still has."""
 
     tags: int = 0
     found: int = 0
@@ -420,8 +422,7 @@ class VanishedCall:
 
 
 def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...]) -> tuple[Access, ...]:
-    """Returns the value of `TracedKernel.hidden`: a kernel's accesses to the operands that it may overwrite and that no
-    output aliases.
+    """Returns a kernel's accesses to operands that it may overwrite and that no output aliases (`TracedKernel.hidden`).
 
     effects: None if unknown. declared: numbers of the operands that are declared to share their bytes with an output.
     """
@@ -433,8 +434,8 @@ def find_hidden_accesses(effects: CallEffects | None, declared: tuple[int, ...])
 def find_vanished(
     traced: tuple[TracedKernel, ...], matching: Matching, intended: Intended, space: LabelSpace
 ) -> tuple[VanishedCall, ...]:
-    """Returns the lost calls that the author made for their effect. JAX dropped such a call, or XLA dropped it although some
-    output depends on its hidden write.
+    """Returns the lost calls that the author made for their effect. JAX dropped them, or XLA dropped them although some
+    output depends on their hidden write.
     """
     found = [
         VanishedCall(
@@ -485,8 +486,8 @@ def _list_lost(call: VanishedCall, lost: Mapping[tuple[str, SourceLine], Sequenc
 
 
 def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
-    """Returns the line of the user's code that makes each kernel call, by the call's tag. Omits a tag that belongs to calls
-    from several lines.
+    """Returns the line of the user's code that makes a kernel call, by the call's tag: `{5: SourceLine(...)}`. Leaves out a
+    tag whose calls come from several lines.
     """
     found: dict[int, set[SourceLine | None]] = {}
     for call in calls:
@@ -496,8 +497,8 @@ def find_sites(calls: Sequence[TracedKernel]) -> Mapping[int, SourceLine]:
 
 
 def find_repeated(calls: Sequence[TracedKernel]) -> Mapping[int, tuple[tuple[int, ...], ...]]:
-    """Returns, by the tag of a kernel call, the groups of operands for which the call gets the same `Ref` (see
-    `TracedKernel.repeated`); omits a tag whose calls have different groups.
+    """Returns the groups of operands for which a kernel call gets the same `Ref`, by the call's tag: `{5: ((0, 2),)}`.
+    Leaves out a tag whose calls have different groups.
     """
     found: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
     for call in calls:

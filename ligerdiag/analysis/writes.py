@@ -1,5 +1,9 @@
 """Finds hidden writes of the program as written: operands that a kernel call writes without XLA knowing.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. A *call path* leads from the entry computation to an instruction. It is a tuple of
+frames, each an instruction and the computation that contains it; the last frame is the instruction itself.
+
 A write is hidden if the kernel's own IR writes an operand that no output of the custom call aliases; nothing else that
 the call declares matters. A kernel with unknown effects counts as a hidden write that may or may not happen.
 
@@ -54,7 +58,7 @@ type Frames = tuple[Frame, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiddenWrite:
-    """One kernel call of the program as written, with one operand that the kernel writes without XLA knowing."""
+    """One kernel call of the program, with one operand that the kernel writes without XLA knowing."""
 
     index: int
     """Number of the write, from which its bits in dependence sets are computed: its position in the result of
@@ -100,21 +104,19 @@ class BrokenAliases:
         object.__setattr__(self, "_by_call", by_call)
 
     def list_operands(self, call: HloInstruction) -> Collection[int]:
-        """Returns the numbers of those operands of an optimized call whose declared alias is broken."""
+        """Returns the numbers of the operands whose declared alias is broken. call: a call of the optimized module."""
         return self._by_call.get(call.id, {}).keys()
 
     def find_in_schedule(self, call: HloInstruction) -> Mapping[int, BrokenAlias]:
-        """Returns the broken aliases of an optimized call, as a mapping from the number of the operand to the broken
-        alias.
-        """
+        """Returns the broken aliases of a call by number of the operand. call: a call of the optimized module."""
         return self._by_call.get(call.id, {})
 
     def find_in_program(self, optimized: HloModule) -> "Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]]":
-        """Returns a function that finds the broken aliases of a call in the program. It takes the call's tag path and the
-        call, and returns a mapping from the number of an operand to its broken alias.
+        """Returns a function that finds the broken aliases of a call in the program. The function takes the call's tag path
+        and the call, and returns a mapping from the number of an operand to its broken alias.
 
-        The function finds the call in the schedule by its tags, or by its payload if the optimized call has no tags. If
-        only some of the matching optimized calls break an alias, its `certain` is False.
+        It finds the call in the schedule by its tags, or by its payload if the scheduled call has no tags. If only some of
+        the matching calls break an alias, `BrokenAlias.certain` is False.
         """
         by_path: dict[TagPath, dict[int, BrokenAlias]] = {}
         by_kernel: dict[tuple[str, bytes], dict[int, BrokenAlias]] = {}
@@ -136,7 +138,7 @@ NOT_BROKEN = BrokenAliases()
 
 
 def find_hidden_operands(call: HloInstruction, effects: CallEffects, broken: Collection[int] = ()) -> tuple[int, ...]:
-    """Returns the numbers of the operands that the call writes, or may write, without XLA knowing.
+    """Returns the numbers of the operands that a kernel call writes, or may write, without XLA knowing.
 
     broken: numbers of the operands whose declared alias the schedule breaks.
     """
@@ -174,9 +176,9 @@ def find_hidden_writes(
     effects_of: EffectsOf,
     find_broken: Callable[[TagPath, HloInstruction], Mapping[int, BrokenAlias]] = lambda path, call: {},
 ) -> tuple[HiddenWrite, ...]:
-    """Returns all hidden writes, in the order in which a walk from the entry computation comes to their calls.
+    """Returns all hidden writes of a module, in the order of a walk from its entry computation.
 
-    find_broken: takes a call's tag path and the call, and returns the call's broken aliases by the number of the operand.
+    find_broken: takes a call's tag path and the call; returns the call's broken aliases by number of the operand.
     """
     found: list[HiddenWrite] = []
     for frames, call in iterate_kernel_calls(module):
@@ -208,14 +210,14 @@ def tag_path_of(module: HloModule, frames: Frames) -> TagPath:
 
 
 def call_tags_of(module: HloModule, frames: Frames) -> TagPath:
-    """Returns the tags of the `call` instructions among these frames; These calls are those that XLA has not inlined."""
+    """Returns the tags of the `call` instructions on a call path. XLA has not inlined these calls."""
     calls = [frame.instruction for frame in frames if frame.instruction.opcode == "call"]
     return tuple([tag for call in calls for tag in module.find_tag_path(call)])
 
 
 def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruction]]:
-    """Yields every custom call with its call path, once for each path that leads to it; leaves out parts that never run
-    (see `hlo.fixed_values`).
+    """Yields every custom call with its call path, once for each path that leads to it. Leaves out parts of the module that
+    never run (see `hlo.fixed_values`).
 
     Raises ArtifactError if there are too many paths, as with deeply nested calls.
     """
@@ -223,7 +225,7 @@ def iterate_kernel_calls(module: HloModule) -> Iterator[tuple[Frames, HloInstruc
     for frames in _walk(module, _compute_holders(module), module.entry, ()):
         steps += len(frames)
         if steps > _MOST_STEPS:
-            raise ArtifactError(f"`{module.name}` calls its kernels along too many paths of nested calls to analyse")
+            raise ArtifactError(f"`{module.name}` has too many paths of nested calls to its kernels to analyse")
         yield frames, frames[-1].instruction
 
 
@@ -256,7 +258,7 @@ def list_entered(module: HloModule, caller: HloInstruction) -> tuple[int, ...]:
 
 
 def list_idle_calls(module: HloModule) -> tuple[HloInstruction, ...]:
-    """Returns the custom calls that are reachable from the entry computation only through parts that never run."""
+    """Returns the custom calls that are in the module but never run."""
     running = {call.id for _, call in iterate_kernel_calls(module)}
     holds = _compute_holders(module)
     reached = search(

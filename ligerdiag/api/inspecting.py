@@ -89,10 +89,10 @@ def _matches(module: str, pattern: str) -> bool:
 
 
 def _name_apart(dumps: Sequence[tuple[Path, Dump]]) -> tuple[ModuleFiles, ...]:
-    """Returns the modules of all dumps. If several modules have the same id, each of them gets the path of its dump as
-    a prefix of its id.
+    """Returns the modules of all dumps. If modules of several dumps have the same id, each of them gets the path of its
+    dump as a prefix of its id. Modules of one dump that have the same id differ in their targets.
     """
-    ids = Counter(module.id for _, dump in dumps for module in dump.modules)
+    ids = Counter(id for _, dump in dumps for id in {module.id for module in dump.modules})
     return tuple(
         replace(module, id=f"{path}/{module.id}" if path.is_dir() else str(path)) if ids[module.id] > 1 else module
         for path, dump in dumps
@@ -191,34 +191,42 @@ class InspectedModules:
 
     def mark_undone(self, ending: Ending) -> None:
         """Adds a record for each artifact and module that was not inspected completely because an event ended the run."""
-        names = [str(directory) for directory in self.selection.artifacts]
-        targets = dict.fromkeys(names, UNKNOWN_TARGET)
-        for files in self.selection.modules:
-            names.append(files.id)
-            targets[files.id] = files.target or UNKNOWN_TARGET
+        left = [Identity(id=str(directory), target=UNKNOWN_TARGET) for directory in self.selection.artifacts]
+        left += [Identity(id=one.id, target=one.target or UNKNOWN_TARGET) for one in self.selection.modules]
         why = f"the run was ended by {ending.value} before its turn"
         pending = Replay(state=ReplayState.NOT_DONE, reason=why)
         self.replays = [pending if one is _PENDING else one for one in self.replays]
-        left = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
+        undone = OpaqueReplay(state=ReplayState.NOT_DONE, reason=why)
         self.replays = [
-            replace(one, opaque=left) if one is not None and one.opaque is _PENDING_OPAQUE else one
+            replace(one, opaque=undone) if one is not None and one.opaque is _PENDING_OPAQUE else one
             for one in self.replays
         ]
-        self.judged += [leave_undone(Identity(id=name, target=targets[name]), why) for name in names[self.done :]]
+        self.judged += [leave_undone(identity, why) for identity in left[self.done :]]
         self.replays += [None] * (len(self.judged) - len(self.replays))
 
     def list_notes(self) -> tuple[str, ...]:
         """Returns notes about the modules that are in no report, and about the number of modules with nothing to check."""
         if any(isinstance(one.result, Refusal) or _has_something(one.result) for one in self.judged):
-            nothing = f"{_count(self.idle)} without custom calls: nothing to check there" if self.idle else ""
+            there = "no kernel to check there" if self.unassigned else "nothing to check there"
+            nothing = f"{_count(self.idle)} without custom calls: {there}" if self.idle else ""
         else:
             known = self.idle + len(self.judged)
             which = "it has no in-place kernel" if known == 1 else "none has an in-place kernel"
             nothing = f"nothing to check: {_count(known)}, {which} ({self.idle} without custom calls)" if known else ""
-        if self.unassigned:
-            there = f"{_count(self.unassigned)} without custom calls and without a buffer assignment that could be read"
-            nothing = f"{nothing}; {there}: whether values share bytes there is not known"
-        return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()))
+        return (*self.selection.notes, *self.notes, *((nothing,) if nothing else ()), *self._describe_unassigned())
+
+    def _describe_unassigned(self) -> tuple[str, ...]:
+        """Returns a note on the modules without a hidden write whose buffer assignment is missing; () if there are none. A
+        module with a hidden write has a line of its own under "not covered".
+        """
+        judged = [one.result.coverage for one in self.judged if isinstance(one.result, Inspection)]
+        bare = self.unassigned + sum(not (one.buffer_assignment or one.hidden_writes) for one in judged)
+        if not bare:
+            return ()
+        return (
+            f"{_count(bare)} without a buffer assignment that could be read: whether values share bytes there, and what XLA"
+            " copies instead of working in place, is not known; dump with `--xla_dump_hlo_as_proto`",
+        )
 
     def _add(self, outcome: ModuleOutcome, subject: ModuleFiles | Path, inspector: Inspector) -> None:
         self.done += 1

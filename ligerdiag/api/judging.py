@@ -14,7 +14,15 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.ending import Ending
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.inspection.compilation import inspect_artifact
-from ligerdiag.model.findings import DeviceRun, OpaqueReplay, Replay, ReplayState, Verdict, mark_undecided
+from ligerdiag.model.findings import (
+    DeviceRun,
+    OpaqueReplay,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Verdict,
+    mark_undecided,
+)
 from ligerdiag.model.jobs import CaseSpec, Flag, Source
 from ligerdiag.model.report import (
     Identity,
@@ -26,8 +34,10 @@ from ligerdiag.model.report import (
     refuse,
     refuse_for_bug,
 )
+from ligerdiag.replay.partial_service import PartialTask
 from ligerdiag.replay.replay_service import ReplayOptions, ReplayTask
 from ligerdiag.replay.replay_worker import ALONE_SECONDS
+from ligerdiag.report.agreement import find_partly_missed
 from ligerdiag.rules.undefined_outputs import compute_replayed_verdicts
 from ligerdiag.run_options import CheckOptions
 from ligerdiag.text import join_words
@@ -227,6 +237,28 @@ class Run:
         key = (task.case.source, task.case.id, task.target)
         opaque = replace(opaque, outputs=mark_undecided(opaque.outputs, self._list_ambiguous(task)))
         self.replays[key] = replace(self.replays[key], opaque=opaque)
+        return key
+
+    def list_partial_tasks(self) -> list[PartialTask]:
+        """Returns a task for each replayed case with outputs that `find_partly_missed` returns."""
+        found: list[PartialTask] = []
+        for task in self.list_tasks():
+            key = (task.case.source, task.case.id, task.target)
+            result, replay = self.judged[key].result, self.replays.get(key)
+            if replay is None or not isinstance(result, Inspection):
+                continue
+            missed = find_partly_missed(self.find_verdicts(key), result.findings, replay)
+            places = result.write_places
+            lost = {name: tuple([places[one] for one in each if one in places]) for name, each in missed.items()}
+            lost = {name: each for name, each in lost.items() if len(each) == len(missed[name])}
+            if lost:
+                found.append(PartialTask(task=task, replay=replay, lost=lost))
+        return found
+
+    def add_partial(self, task: ReplayTask, partial: Mapping[str, OutputNumbers]) -> RunKey:
+        """Adds the numbers of a `PartialTask` to the task's replay, and returns the key of the task's result."""
+        key = (task.case.source, task.case.id, task.target)
+        self.replays[key] = replace(self.replays[key], partial=partial)
         return key
 
     def _list_ambiguous(self, task: ReplayTask) -> frozenset[str]:

@@ -88,14 +88,14 @@ def opcheck(
         function=name or name_function(fn),
         calls=tuple(one.call for one in judged),
         problems=tuple(problem for one in judged for problem in one.problems),
-        not_covered=tuple(dict.fromkeys(line for one in judged for line in one.not_covered)) or _explain_none(judged),
+        not_covered=tuple(dict.fromkeys((*answer.state_notes, *_list_uncovered(judged)))),
         notes=tuple(dict.fromkeys((*notes, *(line for one in judged for line in one.notes)))),
         device=answer.device,
     )
 
 
-def _explain_none(judged: Sequence[JudgedCall]) -> tuple[str, ...]:
-    return () if judged else (NO_CALL,)
+def _list_uncovered(judged: Sequence[JudgedCall]) -> tuple[str, ...]:
+    return tuple([line for one in judged for line in one.not_covered]) if judged else (NO_CALL,)
 
 
 def _find_calls(
@@ -144,12 +144,12 @@ def _judge_calls(
 
 
 def find_kernel_calls(request: OpcheckRequest, *, cache: Cache, timeout: float) -> tuple[OpcheckAnswer, str]:
-    """Runs the worker that finds kernel calls. Returns (its answer, a note about observations that the runs left out); the
-    note is empty if nothing was left out.
+    """Runs the worker that finds kernel calls. Returns its answer and a note about observations that the runs left out.
+    The note is empty if nothing was left out.
 
-    If a run of a call fails or kills the worker, all calls run once more, in a new worker. In this second attempt, operands
-    with integers keep the values that the function gives them. Integers may be indices, and with changed indices a kernel
-    may have accessed memory outside its buffers.
+    If a run of a call fails or kills the worker, all calls run once more, in a new worker. In this second attempt,
+    operands with integers keep the values that the function gives them. Integers may be indices, and with changed
+    indices a kernel may have accessed memory outside its buffers.
 
     timeout: seconds for the worker. Raises the worker's LigerdiagError.
     """

@@ -92,7 +92,7 @@ def record_tuning(options: TuningOptions, on_progress: OnProgress | None = None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedCase:
-    """A case that was compiled with autotuning; if the compile failed, `error` has the reason."""
+    """A case that was compiled with autotuning. If the compile failed, `error` has the reason."""
 
     case: CaseSpec
     results: bytes = b""
@@ -106,11 +106,11 @@ class TunedCase:
 def tune_cases(
     cases: Sequence[CaseSpec], output: Path, *, cache: Cache, toolchain: Toolchain, timeout: float
 ) -> Iterator[TunedCase]:
-    """Yields each case as soon as it is tuned. For an instruction that an earlier case has as well, XLA takes over the
-    earlier choice. Does not raise the error of a single case: the `error` of the case's result has it.
+    """Compiles each case with autotuning and yields it. For an instruction that an earlier case has as well, XLA uses
+    the earlier choice. The error of a single case is not raised: it is the `error` of the case's result.
 
-    output: the file that the caller will write. Its suffix decides whether `TunedCase.results` are text or binary. timeout:
-    seconds per case.
+    output: the file that the caller will write. Its suffix decides whether `TunedCase.results` are text or binary.
+    timeout: seconds per case.
     """
     folder = ScratchFolder("tuning")
     suffix = ".textproto" if is_text_name(output) else ".pb"

@@ -141,7 +141,7 @@ ANY_OPERAND = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The origin of an artifact: the case, its program, the target and the toolchain."""
+    """Says where an artifact comes from: the case, its program, the target and the toolchain."""
 
     format_version: int
     key: str
@@ -221,17 +221,22 @@ class Provenance:
     """
 
     def list_shared_parameters(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the numbers of the parameters that are one array in the caller's memory, for each such array."""
+        """Returns groups of parameters that are one array in the caller's memory. Each group has the parameters'
+        numbers.
+        """
         return () if self.shared is None else tuple([self.find_parameters(group) for group in self.shared.groups])
 
     def find_parameters(self, inputs: Sequence[int]) -> tuple[int, ...]:
-        """Returns the numbers of the parameters that are these inputs. inputs: positions in `inputs`."""
+        """Returns the numbers of the parameters that belong to these inputs.
+
+        inputs: positions in the field `inputs`.
+        """
         known = self.parameters
         return tuple([known[number] for number in inputs if 0 <= number < len(known)])
 
     @property
     def is_described(self) -> bool:
-        """Returns whether XLA knew the GPU of the compile only from a description, and not because the machine has this
+        """Returns whether XLA compiled for a GPU that it knew only from a description. The machine need not have this
         GPU.
         """
         return self.compute_capability > 0 or self.target_sha256 not in ("", _NO_DESCRIPTION)
@@ -239,7 +244,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """The files and records of one compilation; paths are absolute."""
+    """The files and records of one compilation. All paths are absolute."""
 
     directory: Path
     as_written: Path
@@ -271,12 +276,16 @@ class Artifact:
 
     @property
     def program(self) -> Path:
-        """Returns the path of the program as written or, if that file is empty, of the program that XLA got."""
+        """Returns the path of the program as written. If that file is empty, returns the path of the program that XLA
+        got.
+        """
         return self.as_written if self.as_written.stat().st_size else self.unoptimized
 
 
 def load_artifact(directory: Path) -> Artifact:
-    """Returns the artifact in the directory, after checking every file against the manifest. Raises ArtifactError."""
+    """Returns the artifact in the directory, after checking every file against the manifest. Raises ArtifactError if a
+    file is missing, damaged or not listed.
+    """
     directory = directory.absolute()
     if not directory.is_dir():
         raise ArtifactError(f"no artifact directory `{directory}`")
@@ -288,7 +297,7 @@ def load_artifact(directory: Path) -> Artifact:
         library_kernels = read_record(tuple[LibraryKernel, ...], kernels, "library_kernels")
         readers = parse_readers(parse_object(_read_json(directory / READERS)))
     except (ArtifactError, FieldError, OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"artifact `{directory}` is damaged or not ligerdiag's: {error}") from error
+        raise ArtifactError(f"`{directory}` is damaged, or is not an artifact of ligerdiag: {error}") from error
     return Artifact(
         directory=directory,
         as_written=directory / AS_WRITTEN,
@@ -316,7 +325,7 @@ def render_kernel_calls(calls: tuple[KernelCall, ...], library_kernels: tuple[Li
 
 
 def list_artifact_files(directory: Path) -> tuple[Path, ...]:
-    """Returns the paths of the files that an artifact in this directory may have, whatever its manifest lists."""
+    """Returns the paths of all files that an artifact in this directory may have. It need not have all of them."""
     with suppress(OSError), os.scandir(directory / PASSES) as entries:
         passes = [Path(entry.path) for entry in islice(entries, MAXIMUM_ARTIFACT_FILES)]
         return (*(directory / name for name in (MANIFEST, *REQUIRED, AS_LOWERED)), *passes)
@@ -324,7 +333,9 @@ def list_artifact_files(directory: Path) -> tuple[Path, ...]:
 
 
 def write_manifest(directory: Path) -> None:
-    """Writes the manifest, which lists the size and sha256 of each file in the directory and so makes it an artifact."""
+    """Writes the manifest, with the size and sha256 of each file in the directory. A directory with a manifest is an
+    artifact.
+    """
     files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
     entries = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": compute_file_sha256(path)}
@@ -356,11 +367,11 @@ def _check_files(directory: Path) -> tuple[str, ...]:
         if name not in files:
             raise FieldError(f"`{name}` is not in the manifest")
     if len(files) > MAXIMUM_ARTIFACT_FILES:
-        raise FieldError(f"the manifest names {len(files)} files, more than {MAXIMUM_ARTIFACT_FILES}")
+        raise FieldError(f"the manifest names {len(files)} files, but an artifact has at most {MAXIMUM_ARTIFACT_FILES}")
     for name, value in files.items():
         entry = as_object(value, name)
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise FieldError(f"the manifest names `{name}`, outside of the directory")
+            raise FieldError(f"the manifest names `{name}`, a file outside of the directory")
         path, size = directory / name, read_int(entry, "size")
         actual = path.stat().st_size if path.is_file() else -1
         if actual != size:
@@ -384,8 +395,8 @@ _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def drop_module_id(proto: bytes) -> bytes:
-    """Returns the serialized HloProto without the module's id, which is different in each compile. Everything else is
-    unchanged. Raises ValueError if the bytes are no protobuf.
+    """Returns the serialized HloProto without the module's id, which is different in each compile. Raises ValueError if
+    the bytes are not a protobuf.
     """
     parts: list[bytes] = []
     for number, start, content, end in _iterate_fields(proto):

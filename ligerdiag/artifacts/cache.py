@@ -62,7 +62,7 @@ SCRATCH_SECONDS = 24 * 3600.0
 
 
 class Cache:
-    """The cache in one directory. A run uses one object, because the object remembers the hashes of the files that it
+    """The cache in one directory. A run shares one object, because the object remembers the hashes of the files that it
     has read.
     """
 
@@ -97,18 +97,18 @@ class Cache:
         self._hashes.clear()
 
     def allocate_scratch(self) -> Path:
-        """Returns an unused path for a temporary directory beside the artifacts; the caller makes and removes the
+        """Returns an unused path for a temporary directory beside the artifacts. The caller makes and removes the
         directory.
         """
         return self.artifacts / self._name_scratch()
 
     def find_artifact(self, key: str) -> Artifact | None:
-        """Returns the artifact with that key; None if it does not exist or is damaged."""
+        """Returns the artifact with that key. Returns None if there is none, or if it is damaged."""
         return find_artifact(self.artifacts, key)
 
     def find_answer(self, question: Mapping[str, object], folder: str = INDEX) -> Json | None:
-        """Returns the answer that `keep_answer` wrote for the question; None if there is none, if it depends on no
-        file, or if a file on which it depends has changed.
+        """Returns the answer that `keep_answer` wrote for the question. Returns None if there is none, or if it depends
+        on no file. Also returns None if one of the files on which it depends has changed.
 
         folder: the folder that `keep_answer` got: INDEX for cases and artifacts, REPLAYS for results of replay.
         """
@@ -116,16 +116,15 @@ class Cache:
         return None if found is None else found[0]
 
     def find_dependencies(self, question: Mapping[str, object]) -> dict[str, str] | None:
-        """Returns the files on which the kept answer to the question depends, each with its sha256; None if there is no
-        answer, or if something has changed. An answer that is never used again has dependencies, too.
+        """Returns the files on which the stored answer to the question depends, each with its sha256. Returns None if
+        there is no answer, or if one of the files has changed. An answer that `find_answer` never returns has
+        dependencies, too.
         """
         found = self._read_entry(question, INDEX)
         return None if found is None or not self.are_unchanged(drop_unseen(found[1])) else found[1]
 
     def are_unchanged(self, dependencies: Mapping[str, str]) -> bool:
-        """Returns whether each dependency (a file or an environment variable) still has the digest that `dependencies`
-        gives.
-        """
+        """Returns whether each dependency, a file or an environment variable, still has the digest in `dependencies`."""
         return all(self._digest(name) == digest for name, digest in dependencies.items())
 
     def _find_entry(self, question: Mapping[str, object], folder: str) -> tuple[Json, dict[str, str]] | None:
@@ -150,12 +149,11 @@ class Cache:
         answer: Mapping[str, object],
         folder: str = INDEX,
     ) -> None:
-        """Writes an answer that `find_answer` returns for this question as long as the dependencies (file to sha256) do
-        not change; without dependencies, `find_answer` never returns it. Ignores errors, because a cache that cannot be
-        written only costs time.
+        """Stores an answer to the question. `find_answer` returns it as long as the dependencies do not change. Errors
+        are ignored, because a cache that cannot be written only costs time.
 
-        folder: the folder of the cache that gets the answer: INDEX for cases and artifacts, REPLAYS for results of
-        replay.
+        dependencies: file to sha256; if there are none, `find_answer` never returns the answer. folder: the folder of
+        the cache that gets the answer: INDEX for cases and artifacts, REPLAYS for results of replay.
         """
         path = self._locate(question, folder)
         temporary = path.with_name(self._name_scratch())
@@ -230,8 +228,10 @@ chance.
 
 
 def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns the artifact with that key in the folder `artifacts`; None if it does not exist, is damaged, or is older
-    than `not_before` (seconds since the epoch).
+    """Returns the artifact with that key in the folder `artifacts`. Returns None if there is none, or if it is damaged
+    or too old.
+
+    not_before: seconds since the epoch; older artifacts do not count.
     """
     if not _KEY.fullmatch(key):
         return None
@@ -246,21 +246,22 @@ def find_artifact(artifacts: Path, key: str, not_before: float = 0.0) -> Artifac
 
 
 def join_key(program: str, names: str) -> str:
-    """Joins two hashes of 64 hexadecimal digits into a key of 64 digits: the first 40 of the program's hash, and the last 24
-    of the names' hash.
+    """Joins two hashes of 64 hexadecimal digits into a key of 64 digits. It has the first 40 digits of the program's
+    hash and the last 24 of the names' hash.
     """
     return program[:_PROGRAM_DIGITS] + names[_PROGRAM_DIGITS:]
 
 
 def get_program(key: str) -> str:
-    """Returns the part of an artifact's key that is the same for all artifacts of one program."""
+    """Returns the part of an artifact's key that all artifacts of one program share."""
     return key[:_PROGRAM_DIGITS]
 
 
 def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Artifact | None:
-    """Returns an undamaged artifact of the program to which `key` belongs, perhaps with the names of another case; None if
-    there is none. Of several, returns the artifact with the smallest key. not_before: seconds since the epoch; older
-    artifacts do not count.
+    """Returns an undamaged artifact of the program to which `key` belongs. Its names may be those of another case.
+    Returns None if there is none; of several, returns the one with the smallest key.
+
+    not_before: seconds since the epoch; older artifacts do not count.
     """
     if not _KEY.fullmatch(key):
         return None
@@ -270,7 +271,7 @@ def find_same_program(artifacts: Path, key: str, not_before: float = 0.0) -> Art
 
 @contextmanager
 def hold_key(artifacts: Path, key: str) -> Generator[None]:
-    """Inside the context, holds the lock of the key's program. Before, waits until no other process holds the lock."""
+    """Holds the lock of the key's program inside the context. First waits until no other process holds the lock."""
     locks = artifacts.parent / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     with (locks / f"{get_program(key)}.lock").open("w") as file:

@@ -48,7 +48,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedArguments:
-    """Arguments of the program that are one and the same array in the caller's memory."""
+    """Several arguments of the program that are one and the same array in the caller's memory."""
 
     groups: tuple[tuple[int, ...], ...]
     """For each such array, the positions of the arguments that are this array, at least two."""
@@ -62,11 +62,12 @@ def compute_placements(
     devices: Sequence[Any],
     whole: Sequence[tuple[int, ...]] | None = None,
 ) -> tuple[Placement, ...]:
-    """Returns how the array of each shape is split under its sharding, a `jax.sharding.Sharding`.
+    """Returns how each array is split over the devices under its sharding, a `jax.sharding.Sharding`. Raises
+    CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
 
-    whole: for each array, the sizes of additional last dimensions, which `shapes` does not have and which are never split,
-    such as the words of a random key. devices: the devices of the flattened mesh, so in the order of their partition ids.
-    Raises CompileError if XLA does not report how an array is split, for example because its partitioner did not run.
+    shapes: the shapes of the arrays. whole: for each array, the sizes of additional last dimensions, which `shapes`
+    does not have and which are never split, such as the words of a random key. devices: the devices of the flattened
+    mesh, so in the order of their partition ids.
     """
     every = zip(shapes, shardings, whole or [()] * len(shapes), strict=True)
     return tuple(_compute_placement(shape, sharding, devices, rest) for shape, sharding, rest in every)
@@ -96,9 +97,7 @@ def _read_slice(part: slice, size: int) -> Range:
 
 
 class RefMove(StrEnum):
-    """The reason why a read of a Ref no longer follows a write: the way in which JAX split a function, see
-    `compile.lowering.refs`.
-    """
+    """Says how JAX split a function, so that a read of a Ref no longer follows a write. See `compile.lowering.refs`."""
 
     OUT_OF_LOOP = "out of loop"
     """JAX makes and reads the Ref before the loop, although the write in the loop should come before the read."""
@@ -111,7 +110,9 @@ class RefMove(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRef:
-    """A read of a Ref. In the author's code it comes after a write to the Ref, but not in the program that JAX made."""
+    """A read of a Ref that JAX moved away from a write. In the author's code the read comes after the write; in the
+    program that JAX made, it does not.
+    """
 
     kind: RefMove
     made: SourceLine | None
@@ -143,8 +144,8 @@ class RefStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieSite:
-    """One read of a kernel's operand after the kernel's call, where a tie can be inserted. A tie is a trivial operation that
-    makes the read wait for the kernel.
+    """A read of a kernel's operand after the kernel's call, where a tie can be inserted. A tie is a trivial operation
+    that makes the read wait for the kernel.
 
     Tags, ligerdiag's numbers of operations, are those of the program without ties.
     """
@@ -190,7 +191,7 @@ class TieSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParameter:
-    """One parameter of a kernel in PTX: an array, a scalar, or a structure that the library adds."""
+    """A parameter of a kernel in PTX: an array, a scalar, or a structure that the library adds."""
 
     buffer: int | None
     """Number of the call's buffer to which the addresses in the parameter point, operands before outputs; None for a
@@ -202,8 +203,8 @@ class KernelParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryKernel:
-    """A kernel that a library runs for a custom call. The kernel's code is not in the call's payload, so the compile
-    worker has asked the library for it.
+    """A kernel of a library, with the code that the compile worker got from the library. The custom call that runs it
+    does not contain the code.
     """
 
     target: str
@@ -221,7 +222,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """The reads of kernels' operands in one program, after the kernels' calls, in program order."""
+    """The reads of kernels' operands that come after the kernels' calls, in the program order of one program."""
 
     found: tuple[TieSite, ...] = ()
     trouble: str = ""
@@ -233,5 +234,7 @@ def render_readers(readers: Readers) -> str:
 
 
 def parse_readers(fields: Json) -> Readers:
-    """Returns the records from the JSON object of an artifact's file of readers. Raises FieldError."""
+    """Parses the JSON object of an artifact's file `readers.json`. Raises FieldError if a field is missing or has
+    another type.
+    """
     return Readers(found=read_record(tuple[TieSite, ...], fields, "readers"), trouble=read_str(fields, "trouble"))

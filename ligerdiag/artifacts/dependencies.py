@@ -25,8 +25,8 @@ from ligerdiag.errors import is_project_file
 
 
 class DependencyKind(StrEnum):
-    """The kinds of dependencies of an answer in the cache. The value of a kind is the prefix of a dependency's name; answers
-    in the cache contain these prefixes.
+    """The kinds of dependencies of an answer in the cache. The value of a kind is the prefix of such a dependency's
+    name.
     """
 
     CONTENTS = ""
@@ -62,12 +62,12 @@ _WITHOUT_PATH = (*_OF_PROCESS, DependencyKind.UNSEEN)
 
 
 def digest_text(text: str | None) -> str:
-    """Returns the digest of an environment variable's value; empty for None, which means that it is not set."""
+    """Returns the digest of an environment variable's value. The digest of None, a variable that is not set, is empty."""
     return "" if text is None else sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def compute_digest(dependency: str) -> str:
-    """Returns the present digest of the file, folder or variable that the dependency names."""
+    """Returns the present digest of the dependency with this name: a file, a folder or a variable."""
     kind, name = _split(dependency)
     try:
         match kind:
@@ -104,7 +104,7 @@ def compute_digest(dependency: str) -> str:
 
 
 def is_kept_in_memory(dependency: str) -> bool:
-    """Returns whether the dependency is a part of this process, which may change between two questions of one run."""
+    """Returns whether the dependency is a part of this process, which may change while the process runs."""
     return _split(dependency)[0] in _OF_PROCESS
 
 
@@ -114,7 +114,7 @@ def drop_unseen(dependencies: Mapping[str, str]) -> dict[str, str]:
 
 
 def move_path(dependency: str, move: Callable[[str], str]) -> str:
-    """Returns the name of the dependency with another path, such as one relative to a project's folder. In a searched path,
+    """Returns the dependency's name with another path, such as one relative to a project's folder. In a search path,
     the folders of Python and of installed packages stay absolute.
     """
     kind, name = _split(dependency)
@@ -187,8 +187,8 @@ _METADATA = (".dist-info", ".egg-info", ".egg-link")
 
 
 def search_module(name: str, entries: Sequence[str]) -> tuple[str, int]:
-    """Returns a text that says where in the entries of a path Python finds the module, and the number of entries that
-    decide it; the text is empty if the module is nowhere.
+    """Returns a text that says in which entry of a path Python finds the module. Also returns how many entries decide
+    this. The text is empty if the module is in no entry.
 
     name: the part of the module's name after the last dot. entries: absolute paths of folders and zip files.
     """
@@ -207,8 +207,8 @@ def search_module(name: str, entries: Sequence[str]) -> tuple[str, int]:
 
 
 def search_distribution(name: str, entries: Sequence[str]) -> str:
-    """Returns the version of the first distribution of that name in the entries of a path, empty if there is none; with an
-    empty name, the names of all metadata in them.
+    """Returns the version of the first distribution of that name in the entries of a path. Returns an empty string if
+    there is none. For an empty name, returns the names of all metadata in the entries.
     """
     if name:
         context = DistributionFinder.Context(name=name, path=list(entries))

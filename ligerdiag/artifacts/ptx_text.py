@@ -18,12 +18,12 @@ def cut_entry(ptx: str, entry: str) -> str:
     text = _COMMENT.sub(" ", ptx)
     head = next((match for match in _ENTRY.finditer(text) if match[1] == entry), None)
     if head is None:
-        raise ArtifactError(f"its PTX has no entry function `{entry}`")
+        raise ArtifactError(f"the PTX has no entry function `{entry}`")
     depth = 0
     for brace in _BRACE.finditer(text, head.end()):
         depth += 1 if brace[0] == "{" else -1
         if depth <= 0:
             break
     else:
-        raise ArtifactError(f"its PTX ends inside of `{entry}`")
+        raise ArtifactError(f"the PTX ends inside of `{entry}`")
     return text[head.start() : brace.end()]

@@ -27,7 +27,7 @@ from weakref import finalize
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Lease:
-    """A lock on a file; it is released by `end`, when nothing refers to this object any more, or when the process ends."""
+    """A lock on a file. It is released by `end`, when nothing refers to this object any more, or when the process ends."""
 
     path: Path
     file: TextIO
@@ -38,8 +38,8 @@ class Lease:
 
 
 def hold_lease(path: Path) -> Lease:
-    """Makes the file, locks it, and returns the lease. Raises OSError if that is impossible or another process holds
-    the lease.
+    """Makes the file, locks it, and returns the lease. Raises OSError if the file cannot be made, or if another process
+    holds the lease.
     """
     while True:
         file = path.open("w", encoding="ascii")
@@ -98,7 +98,7 @@ class ScratchFolder:
             os.rename(self.path / NEW_LOCK, self.path / LOCK)
 
     def remove(self) -> None:
-        """Removes the folder and its content; a second call does nothing."""
+        """Removes the folder and its content. A second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             os.close(self._lock)
@@ -106,7 +106,7 @@ class ScratchFolder:
 
 
 def remove_stale_folders(parent: Path) -> None:
-    """Removes, from the folder `parent`, the temporary folders of processes that have ended; ignores errors."""
+    """Removes temporary folders of processes that have ended from the folder `parent`. Ignores errors."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
@@ -138,8 +138,8 @@ def _is_abandoned(folder: Path, changed: float) -> bool:
 
 @cache
 def remove_stale_folders_once() -> None:
-    """Removes the folders of ended processes from the system's folder for temporary files; only the first call in a
-    process does anything.
+    """Removes the folders of ended processes from the system's folder for temporary files. Only the first call in a
+    process does this.
     """
     remove_stale_folders(Path(tempfile.gettempdir()))
 

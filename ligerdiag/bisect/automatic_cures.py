@@ -28,8 +28,8 @@ TRIVIAL, BARRIER, ALIASED = "trivial", "barrier", "aliased"
 
 
 def name_variation(variation: Variation) -> str:
-    """Returns the name of the mitigation that the variation applies to the lowered program: `trivial`, `barrier` or
-    `aliased`; empty if the variation applies none.
+    """Returns the name of the mitigation that a variation applies to the lowered program: `trivial`, `barrier` or `aliased`.
+    Returns '' if it applies none.
     """
     if variation.declared:
         return ALIASED
@@ -39,8 +39,8 @@ def name_variation(variation: Variation) -> str:
 def make_automatic_trials(
     runner: TrialRunner, draft: Draft, case: CaseSpec, target: Target, toolchain: str
 ) -> tuple[Trial, ...]:
-    """Returns the trials for a case without siblings (cases of the same name with other mitigations). The first trial is the
-    case as written; the others are the mitigations that can be applied.
+    """Returns the trials for a case without siblings. The first trial is the case as written; each further one applies a
+    mitigation. Mitigations that cannot be applied are left out, with a note in `draft`.
 
     Raises CaseError if JAX cannot trace the case.
     """

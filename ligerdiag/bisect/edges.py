@@ -40,15 +40,16 @@ from ligerdiag.toolchains.gpu_targets import Target
 
 
 def describe_reader(reader: TieSite) -> str:
-    """Returns a text such as "`dot_general` at train.py:41 reads f32[4,32]", with the reader's id if its place is
-    unknown.
+    """Returns a text such as "`dot_general` at train.py:41 reads f32[4,32]". If the place of the reader is unknown, the
+    text has the reader's id.
     """
     return f"`{_name(reader)}` {_locate(reader)} reads {reader.shape}"
 
 
 def describe_ties(ties: Knobs, knobs: Sequence[TieSite]) -> str:
-    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)". ties: 0-based indices
-    in `knobs`, the list of all readers that can be tied. The text counts from 1.
+    """Returns a text such as "ties 1 (`reduce` at train.py:43) and 3 (`dot_general` at train.py:41)", which counts from 1.
+
+    knobs: all readers that can be tied. ties: 0-based indices of the tied ones.
     """
     names = [f"{number + 1} (`{_name(knobs[number])}` {_locate(knobs[number])})" for number in sorted(ties)]
     return f"{'tie' if len(names) == 1 else 'ties'} {join_words(names)}"
@@ -129,12 +130,12 @@ class _Experiment:
     """
 
     def try_all(self, sets: Sequence[Knobs]) -> tuple[Outcome, ...]:
-        """Returns, for each set of ties, the outcome of compiling with them."""
+        """Compiles the case with each set of ties, and returns the outcomes."""
         return self.runner.try_all([self._make_trial(knobs) for knobs in sets])
 
     def judge(self, sets: Sequence[Knobs]) -> list[bool | None]:
-        """Returns, for each set of ties, whether every output is fresh (right, and not only by luck) and still should
-        see the hidden writes that it should see without ties; None if that is unknown.
+        """Returns whether each set of ties makes every output fresh. The ties must not change which hidden writes the
+        outputs should see. The result is None for a set if that is unknown.
         """
         return [
             None if outcome.word == "unknown" else outcome.is_right and outcome.wants(self.meant)
@@ -142,9 +143,7 @@ class _Experiment:
         ]
 
     def tell_best(self, knobs: Knobs) -> None:
-        """Shows in the progress line the size of the smallest right set so far. knobs: that set of ties, with which
-        every output is right.
-        """
+        """Shows the size of the smallest right set of ties so far in the progress line. knobs: this set."""
         self.runner.best = f"right with {count_of(len(knobs), 'tie')}"
 
     def _make_trial(self, knobs: Knobs) -> Trial:
@@ -158,13 +157,12 @@ class _Experiment:
 
 
 def find_knobs(draft: Draft, base: Outcome, readers: Sequence[TieSite], trouble: str) -> tuple[TieSite, ...]:
-    """Returns the readers that a tie can force to run after the kernel. Adds a note on each other reader to the draft, which
-    is the bisection in progress.
+    """Returns the readers of overwritten operands that a tie can force to run after the kernel. Adds a note to the draft
+    (the bisection in progress) on each reader that cannot be tied.
 
-    A tie gives the reader a copy of the value. So a reader that is itself a kernel that overwrites the value cannot be
-    tied: it would overwrite the copy. base: the outcome without ties. readers: all reads of kernels' operands; the
-    result has only reads of operands that a hidden write overwrites. trouble: the reason why `readers` may be
-    incomplete, which leaves the draft unsettled (exit code 3); empty if they are complete.
+    A tie gives the reader a copy of the value. So a kernel that overwrites the value itself cannot be tied: it would
+    overwrite the copy. base: the outcome without ties. readers: all reads of kernels' operands. trouble: why `readers`
+    may be incomplete; the draft is then unsettled (exit code 3). It is '' if `readers` is complete.
     """
     if trouble:
         draft.is_unsettled = True

@@ -66,8 +66,8 @@ class ValuePaths:
         """Returns a path from `start` to a value from which both `start` and `other` are computed; () if there is none. Of
         several such values, chooses the one nearest to `other`.
 
-        around: an instruction that the path avoids. The value is not a parameter, not a constant, and not the result
-        of an instruction that only moves bytes.
+        Parameters, constants and results of instructions that only move bytes do not count. around: an instruction that the
+        path avoids.
         """
         reached = search([start], self._step_around(around)).keys() - {start}
         shared = (one for one in search([other], self.list_sources) if one in reached and one.opcode not in _COMMON)
@@ -78,8 +78,8 @@ class ValuePaths:
         return lambda current: (source for source in self.list_sources(current) if source is not around)
 
     def list_sources(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """Returns the instructions from which this instruction computes its value, one step back. If the instruction only
-        passes a value on, as `get-tuple-element` does, returns the instruction from which it gets the value.
+        """Returns the instructions from which an instruction computes its value directly. If it only passes a value on, as
+        `get-tuple-element` does, returns the instruction from which it gets the value.
         """
         if instruction.opcode not in _PASSED_ON:
             return instruction.operands
@@ -107,7 +107,7 @@ def render_value(instruction: HloInstruction) -> str:
 
 
 def render_path(path: ValuePath) -> str:
-    """Returns the values of a path as text, without its start, such as `convert.1 f32[8] <- add.2 bf16[8]`."""
+    """Returns the values on a path as text, such as `convert.1 f32[8] <- add.2 bf16[8]`. Leaves out the start."""
     shown = [one for one in path[1:-1] if one.opcode not in _SILENT] + list(path[-1:])
     if len(shown) > _SHOWN:
         return " <- ".join([*map(render_value, shown[: _SHOWN - 1]), "...", render_value(shown[-1])])
@@ -129,11 +129,11 @@ class _Reader:
 
 
 def describe_loss(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence for a step that loses an output: from that step on, no order of the instructions can make the output
-    right. The evidence names the operation that gets the wrong contents of the overwritten value. It shows how this
-    operation read the value before the step, and what it reads after the step.
+    """Returns evidence for a step of XLA that loses an output. Afterwards, no order of the instructions makes the output
+    right. The evidence names the operation that gets the wrong contents of the overwritten value, and shows its read
+    before and after the step.
 
-    before: None if there is no judgement from before the step; the evidence is then only about the module after it.
+    before: the judgement of the module before the step. If it is None, the evidence is only about the module after the step.
     """
     for policy in (SchedulePolicy.WRITTEN, SchedulePolicy.EARLY, SchedulePolicy.LATE):
         context = after.synthetic.get(policy)
@@ -167,9 +167,9 @@ def _describe_vanished_reader(before: Judgement, after: Judgement, output: str) 
 
 
 def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that, from this step on, the operation that reads the overwritten value may run before the kernel.
-    The evidence shows the path of data from the kernel to this reader before the step, and says that there is none after the
-    step.
+    """Returns evidence for a step of XLA that loosens the order. Afterwards, the reader of the overwritten value may run
+    before the kernel. The evidence shows the path of data from the kernel to the reader before the step, and that there
+    is none after it.
     """
     context = after.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -185,8 +185,8 @@ def describe_loosening(before: Judgement, after: Judgement, output: str) -> Evid
 
 
 def describe_openness(judgement: Judgement, output: str) -> Evidence:
-    """Returns evidence that nothing forces the order. It names the reader of the overwritten value, and says that no path of
-    data leads from the kernel to this reader.
+    """Returns evidence that nothing forces the order of kernel and reader. It names the reader of the overwritten value, and
+    says that no path of data leads from the kernel to it.
     """
     context = judgement.synthetic[SchedulePolicy.LATE]
     reader = _find_reader(context, output)
@@ -200,9 +200,9 @@ def describe_openness(judgement: Judgement, output: str) -> Evidence:
 
 
 def describe_order(before: Judgement | None, after: Judgement, output: str) -> Evidence:
-    """Returns evidence that the step chose the wrong order. It has the logical times, before and after the step, of the
-    kernel and of the operation that reads the overwritten value. If `before` is None or has no schedule, the evidence has
-    only the times after the step.
+    """Returns evidence that a step of XLA chose the wrong order. It has the logical times of the kernel and of the reader of
+    the overwritten value, before and after the step. If `before` is None or has no schedule, it only has the times after the
+    step.
     """
     context = after.scheduled
     reader = _find_reader(context, output) if context is not None else None

@@ -89,7 +89,7 @@ _NO_SUCH_FLAG = "No such compile option"
 
 
 def bisect_flags(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts with each flag set to another value, and the flags that change a verdict."""
+    """Compiles a case with each value of each flag in `flags.toml`. Returns the verdicts, and the flags that change one."""
     draft = runner.open_draft(case, target.name, Axis.FLAGS, toolchain=options.toolchain, columns=COLUMNS)
     flags = load_flags()
     if len(flags) >= options.limit:

@@ -67,9 +67,10 @@ class Mitigation:
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """Returns the relative error of each output in the replay, by the output's name. It is the larger of two errors:
-        that of the schedule compared with program order, and that of program order compared with the case's reference. Empty
-        if nothing was replayed.
+        """Returns the relative error of each output in the replay, by the output's name. Empty if nothing was replayed.
+
+        It is the larger of two errors: of the schedule against program order, and of program order against the case's
+        reference.
         """
         if self.replay is None or self.replay.state is not ReplayState.DONE:
             return {}
@@ -80,14 +81,14 @@ class Mitigation:
 
     @property
     def device_errors(self) -> Mapping[str, float]:
-        """Returns the largest relative error of each output on the device over all sets of random inputs, by name; empty if
-        nothing ran on a device.
+        """Returns the largest relative error of each output on the device, by the output's name. Looks at all sets of random
+        inputs. Empty if nothing ran on a device.
         """
         return {} if self.device is None else {n: compute_worst(o.errors) for n, o in self.device.outputs.items()}
 
     @property
     def lossy(self) -> Mapping[str, float]:
-        """Returns the relative error, by name, of each output for which the numbers show a loss of precision."""
+        """Returns the outputs whose numbers show a loss of precision, each with its relative error: `{'gradient': 0.01}`."""
         found: dict[str, float] = {}
         if self.replay is not None:
             found |= {
@@ -105,8 +106,8 @@ class Mitigation:
 
     @property
     def may_be_lossy(self) -> bool:
-        """Returns whether precision may be lost by an unknown amount. That is so if a finding says that a value is read
-        through an addition and a subtraction, and neither a device nor a complete replay has computed numbers.
+        """Returns whether an unknown amount of precision may be lost. A finding then says that a value is read through an
+        addition and a subtraction, and neither a device nor a complete replay has computed numbers.
         """
         is_whole = self.replay is not None and not self.replay.cut
         measured = (is_whole and bool(self.errors)) or bool(self.device_errors)
@@ -114,15 +115,15 @@ class Mitigation:
 
     @property
     def is_wrong_on_device(self) -> bool:
-        """Returns whether the device computed wrong values. The verdicts on the schedule for the described target may
-        still be right.
+        """Returns whether the device computed wrong values. The verdicts may be right nevertheless, because they are
+        about the schedule for the described target.
         """
         return self.device is not None and any(one.attribution.is_wrong for one in self.device.outputs.values())
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh, and neither the case's reference nor a run on a device contradicts
-        that; a loss of precision does not matter.
+        """Returns whether every output is fresh, and no reference and no run on a device contradicts that. A loss of
+        precision does not matter.
         """
         return self.outcome.is_right and not self.is_wrong_on_device and not self._differs_from_reference
 
@@ -143,10 +144,10 @@ class Mitigation:
 
 
 def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
-    """Returns the mitigation that is fastest on the device; None without mitigations.
+    """Returns the mitigation that is fastest on the device; None if there are no mitigations.
 
-    If several mitigations are equally fast within `CLOCK_NOISE`, or were not timed, memory decides, then the number of
-    instructions, then the order in `mitigations`. An unknown value counts as the highest.
+    Mitigations whose times differ by less than `CLOCK_NOISE` count as equally fast. Among them, memory decides, then the
+    number of instructions, then the order in `mitigations`. An unknown value counts as the highest.
     """
     fastest = min((_known(mitigation.milliseconds) for mitigation in mitigations), default=inf)
     limit = max(fastest * (1 + CLOCK_NOISE), fastest + CLOCK_NOISE_MS)
@@ -157,7 +158,9 @@ def find_cheapest(mitigations: Sequence[Mitigation]) -> Mitigation | None:
 
 
 def find_worst(errors: Mapping[str, float]) -> tuple[str, float] | None:
-    """Returns (name, error) of the output with the largest error; NaN counts as the largest. None without outputs."""
+    """Returns (name, error) of the output with the largest error. NaN counts as the largest. Returns None without
+    outputs.
+    """
     return max(errors.items(), key=lambda one: (isnan(one[1]), one[1]), default=None)
 
 
@@ -172,9 +175,9 @@ than the one before. If a case does not name its mitigation, the name is looked 
 
 
 def find_mitigation(case: CaseSpec) -> str:
-    """Returns the name of the mitigation that a case applies. If the case gives no name, the mitigation is the case's only
-    parameter that is one of USUAL_WORDS (such as `barrier`). Returns "" if none of the parameters is one of them, or if
-    several are.
+    """Returns the name of the mitigation that a case applies. If the case does not give it, the name is the only
+    parameter of the case that is one of USUAL_WORDS, such as `barrier`. Returns '' if none or several of the parameters
+    are.
     """
     if case.mitigation:
         return case.mitigation
@@ -183,11 +186,11 @@ def find_mitigation(case: CaseSpec) -> str:
 
 
 def find_siblings(case: CaseSpec, table: Sequence[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """Returns the case and its siblings in the table, in the order of USUAL_WORDS, those with another mitigation last;
-    () if the case has no mitigation.
+    """Returns a case and its siblings among the cases of `table`; () if the case has no mitigation.
 
-    Siblings have the same source and name, and params that differ in one place. Of several siblings with the same
-    mitigation only the first is returned.
+    Siblings have the source and the name of the case, and params that differ in one place. They come in the order of
+    USUAL_WORDS; those whose mitigation has an unusual name come last. Of several siblings with one mitigation, only the
+    first is returned.
     """
     own = find_mitigation(case)
     mitigations = {own: case} if own else {}
@@ -209,8 +212,8 @@ AS_WRITTEN = "as written"
 
 
 def name_mitigation(trial: Trial) -> str:
-    """Returns the name of a trial's mitigation. If the trial changes the lowered program, it is the name of that change.
-    Otherwise it is the name of the mitigation that the case applies, or `as written` if the case applies none.
+    """Returns the name of a trial's mitigation. If the trial changes the lowered program, this is the name of the change.
+    Otherwise it is the mitigation of the case, or `as written` if the case has none.
     """
     return name_variation(trial.variation) or find_mitigation(trial.case) or AS_WRITTEN
 
@@ -221,11 +224,10 @@ _NO_RUNS: Mapping[str, DeviceRun] = {}
 
 
 def bisect_mitigation(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns verdicts, errors, memory, instructions and, with a device, times of each mitigation, and the cheapest
-    right one.
+    """Compares the mitigations of a hidden write by verdicts, errors, memory and instructions. With a device, also compares
+    their times. Returns the figures, and the cheapest right mitigation.
 
-    Raises InputError for `--device` without a device, CaseError if JAX cannot trace a case without siblings (cases of
-    the same name with other mitigations).
+    Raises InputError if `--device` is given and there is no device, CaseError if JAX cannot trace a case without siblings.
     """
     require_device(options)
     cases = find_siblings(case, runner.discover([str(case.source)])) if find_mitigation(case) else ()

@@ -57,8 +57,8 @@ _NO_COMPILE = " does not compile: "
 
 
 class PassBlame(StrEnum):
-    """The reason why an output is not fresh: a step of XLA loses the value, a step chooses the wrong order, nothing forces
-    the order, or the reason is unknown.
+    """The reason why an output is not fresh. A step of XLA loses the value or chooses the wrong order, nothing forces the
+    order, or the reason is unknown.
     """
 
     LOST = "lost"
@@ -69,7 +69,7 @@ class PassBlame(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassAnswer:
-    """The steps of XLA that are to blame for one output that is not fresh (it is wrong, right only by luck, or unknown)."""
+    """The reason why one output is not fresh, with the steps of XLA that are to blame."""
 
     output: str
     verdict: Verdict
@@ -96,14 +96,16 @@ class PassAnswer:
 
     @property
     def steps(self) -> tuple[CompilerStep, ...]:
-        """Returns the steps to blame, the decisive one first."""
+        """Returns the steps of XLA that are to blame. The step that made the output wrong comes before one that loosened the
+        order.
+        """
         found = [one for one in (self.change, self.loosened) if one is not None and one.before is not None]
         return tuple(one.step for one in found if one.step is not None)
 
 
 def explain_output(history: History, output: str, verdict: Verdict) -> PassAnswer:
-    """Returns the answer for an output that is not fresh (wrong, right only by luck, or unknown): the steps to blame,
-    if any. verdict: the output's verdict in the compiled program.
+    """Returns why an output is not fresh, and the steps of XLA that are to blame, if any. verdict: the output's verdict
+    in the compiled program.
     """
     changes = history.changes
     lost = _find_lasting(changes, lambda one: one.after.order_sensitivities[output] is OrderSensitivity.LOST)
@@ -177,7 +179,7 @@ def _find_detours(
 
 
 def describe_answers(answers: Iterable[PassAnswer]) -> list[str]:
-    """Returns one sentence for each reason why outputs are not fresh, with the names of all outputs to which it applies."""
+    """Returns one sentence for each reason why outputs are not fresh. The sentence names all outputs with this reason."""
     groups: defaultdict[tuple[Verdict, str], list[str]] = defaultdict(list)
     for answer in answers:
         groups[answer.verdict, _describe_reason(answer)].append(f"`{answer.output}`")
@@ -226,8 +228,8 @@ def name_step(step: CompilerStep | None) -> str:
 
 
 def bisect_passes(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns, for each output that is not fresh, the pass of XLA that is to blame, and the verdict on the output if the
-    case is compiled without this pass.
+    """Finds the pass of XLA that is to blame for each output that is not fresh. Also returns the verdicts on these
+    outputs if the case is compiled without the pass.
     """
     draft = runner.open_draft(case, target.name, Axis.PASSES, toolchain=options.toolchain, columns=COLUMNS)
     trial = Trial(case=case, target=target, toolchain=options.toolchain, variation=Variation(flags=DUMP))

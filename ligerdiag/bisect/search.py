@@ -24,7 +24,7 @@ type Ask[V] = Callable[[Sequence[int]], Sequence[V | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Two positions in a list with different answers, and no position with an answer between them."""
+    """Two positions in a list whose answers differ. No position between them has an answer."""
 
     before: int
     after: int
@@ -43,9 +43,10 @@ class Changes[V]:
 
 
 def find_changes[V](count: int, ask: Ask[V], *, verify: bool = False) -> Changes[V]:
-    """Returns the changes of the answer along a list of `count` members. ask: takes positions in the list, and returns
-    their answers in the same order, None for a member without an answer. verify: whether to ask every member. No member
-    is asked twice.
+    """Returns the changes of the answer along a list of `count` members.
+
+    ask: takes positions in the list, and returns their answers in this order; None for a member without an answer. verify:
+    whether to ask for every member. No member is asked for twice.
     """
     answers: dict[int, V | None] = {}
 
@@ -105,7 +106,7 @@ EXHAUSTIVE = 6
 
 
 class Completeness(StrEnum):
-    """Whether there may be other minimal sets than those that were found."""
+    """Whether the search may have missed minimal sets."""
 
     CERTAIN = "certain"
     """There are no other minimal sets."""
@@ -134,8 +135,8 @@ class _LimitError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class MinimalSetSearch:
-    """Searches for the minimal sets of knobs (changes that a trial can make) for which a predicate holds, and stores the
-    judgement on every set that was tried.
+    """Searches for the minimal sets of knobs for which a predicate holds. A knob is one change that a trial can make. Stores
+    the judgement on every set that was tried.
     """
 
     count: int
@@ -156,14 +157,14 @@ class MinimalSetSearch:
 
     @property
     def best(self) -> Knobs | None:
-        """Returns the smallest set so far for which the predicate holds. Among sets of equal size, it is the first that was
-        tried.
+        """Returns the smallest set so far for which the predicate holds. Of several sets of this size, returns the one
+        that was tried first.
         """
         return min((knobs for knobs, holds in self.tried.items() if holds), key=len, default=None)
 
     def run(self) -> MinimalSets:
-        """Searches until no set is left to try or the limit is reached. KeyboardInterrupt and errors that the judge raises
-        propagate.
+        """Searches until no set is left to try, or until as many sets as `limit` were judged. Raises KeyboardInterrupt,
+        and the errors that the predicate raises.
         """
         every = frozenset(range(self.count))
         completeness = Completeness.CERTAIN
@@ -184,8 +185,8 @@ class MinimalSetSearch:
         )
 
     def list_confirmed(self) -> tuple[Knobs, ...]:
-        """Returns, smallest first, the sets for which the predicate holds and whose minimality is confirmed. For such a set,
-        every set with one knob less was tried, and the predicate does not hold for it.
+        """Returns the confirmed minimal sets, smallest first. The predicate holds for such a set. Every set with one knob
+        less was tried, and the predicate does not hold for it.
         """
         held = [knobs for knobs, holds in self.tried.items() if holds]
         minimal = [
@@ -271,8 +272,8 @@ class MinimalSetSearch:
 
 
 def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
-    """Returns all minimal sets that have a member in common with each of the given sets (Berge's multiplication); () if
-    one of the given sets is empty.
+    """Returns all minimal sets that have a member in common with each set in `sets` (Berge's multiplication). Returns ()
+    if one of `sets` is empty.
     """
     hitting: list[Knobs] = [frozenset()]
     for one in sets:
@@ -286,7 +287,7 @@ def compute_hitting_sets(sets: Sequence[Knobs]) -> tuple[Knobs, ...]:
 
 
 def iterate_confirmations(knobs: Knobs) -> Iterator[tuple[int, Knobs]]:
-    """Yields, for each member of a set, the pair (member, the set without this member)."""
+    """Yields (member, the set without this member) for each member of a set."""
     for knob in sorted(knobs):
         yield knob, knobs - {knob}
 

@@ -46,7 +46,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A snapshot: a file with the module that XLA wrote between two passes, and the parts of the file's name."""
+    """A file with the module that XLA wrote between two passes, and the parts of its name."""
 
     path: Path
     module: int
@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerStep:
-    """The work of XLA between two snapshots: it is a pass, a part of a pass, or other work between passes."""
+    """The work of XLA between two snapshots: a pass, a part of a pass, or work between two passes."""
 
     name: str
     """Name of the pass; empty for work outside a pass."""
@@ -88,9 +88,7 @@ class CompilerStep:
 
 
 def parse_snapshot(path: Path) -> Snapshot | None:
-    """Returns the snapshot (a module that XLA wrote between two passes) in a file, described by the file's name; None if the
-    name is not that of a snapshot.
-    """
+    """Returns the snapshot in a file, from the file's name. Returns None if the name is not that of a snapshot."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -105,8 +103,8 @@ def parse_snapshot(path: Path) -> Snapshot | None:
 
 
 def list_snapshots(paths: Iterable[Path]) -> tuple[Snapshot, ...]:
-    """Returns the snapshots of the program, which is the module that XLA began last, in the order in which XLA wrote
-    them.
+    """Returns the snapshots of the program, in the order in which XLA wrote them. The program is the module that XLA began
+    last.
     """
     found = [snapshot for path in paths if (snapshot := parse_snapshot(path)) is not None]
     last = max((snapshot.module for snapshot in found), default=0)
@@ -168,8 +166,8 @@ def find_order_sensitivity(verdicts: set[Verdict]) -> OrderSensitivity:
 
 
 def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
-    """Returns the verdict to show for an output of a module without a schedule. early: the verdict on the output if kernels
-    run as early as possible.
+    """Returns the verdict to show for an output of a module that has no schedule. early: the verdict on the output if
+    kernels run as early as possible.
     """
     said = {OrderSensitivity.FORCED: Verdict.FRESH, OrderSensitivity.OPEN: Verdict.LATENT, OrderSensitivity.LOST: early}
     return said.get(sensitivity, Verdict.UNKNOWN)
@@ -177,7 +175,7 @@ def choose_verdict(sensitivity: OrderSensitivity, early: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judgement:
-    """The verdicts on one module, and whether they depend on the schedule, if XLA has not chosen it yet."""
+    """The verdicts on one module. If XLA has not chosen a schedule yet, it also says whether they depend on the schedule."""
 
     module: HloModule
     """The judged module, with calls inlined if it had no schedule."""
@@ -194,9 +192,9 @@ class Judgement:
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
-        """Returns the verdict on each output, by name, under the module's own schedule. If the module has no schedule, an
-        output is fresh if it is right under every schedule, and latent if it is right under some. Any other output has the
-        verdict under EARLY, where kernels run as early as possible.
+        """Returns the verdict on each output by name, under the module's own schedule. Without a schedule, an output is
+        fresh if it is right under every possible one, and latent if it is right under some. If it is right under none, it
+        has its verdict under EARLY, where kernels run as early as possible.
         """
         if self.scheduled is not None:
             return {name: output.verdict for name, output in self.scheduled.verdicts.outputs.items()}
@@ -215,12 +213,12 @@ def judge_module(
     effects: CallEffectsReader,
     output_names: tuple[str, ...],
 ) -> Judgement | None:
-    """Returns the judgement of one module between two passes; None for a module that is not judged.
+    """Judges the outputs of a module that XLA wrote between two passes. Returns None if the module cannot be judged.
 
     program: the program as written. buffers: XLA's buffer assignment for the module's own schedule. Raises
     ArtifactError as `inline_calls` does.
 
-    A module is not judged if a custom call of Shardy around a manual computation returns several values: it is then
+    A module cannot be judged if a custom call of Shardy around a manual computation returns several values. It is then
     unknown which result belongs to which operand.
     """
     if _has_boundary(module):
@@ -282,9 +280,7 @@ _ASSIGNED = CompilerStep(name="", pipeline="the buffer assignment", number=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SensitivityChange:
-    """A snapshot at which the verdict on some output, or its dependence on the schedule, differs from the previous
-    snapshot.
-    """
+    """A change from one snapshot to the next, in an output's verdict or in its order sensitivity."""
 
     step: CompilerStep | None
     """The step of XLA that ends with this snapshot; None for the program as XLA got it."""
@@ -311,12 +307,12 @@ class History:
 
 
 def judge_history(artifact: Artifact, effects: CallEffectsReader, on_judged: OnJudged) -> History:
-    """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order; returns all changes.
+    """Judges the program as XLA got it, every snapshot, and the scheduled program, in this order. Returns all changes.
 
-    on_judged: called with the number of snapshots judged so far and the number of all snapshots.
+    on_judged: called with the number of snapshots judged so far, and the number of all snapshots.
 
-    Judges every snapshot, because a later pass may repair what an earlier pass broke; of equal files in a row, judges only
-    the first. Raises ArtifactError for a file that cannot be read.
+    No snapshot is left out, because a later pass may repair an output that an earlier one broke. Of equal files in a row,
+    only the first is judged. Raises ArtifactError if a file cannot be read.
     """
     program, _ = load_hlo(artifact.program)
     files = list(_list_files(artifact))

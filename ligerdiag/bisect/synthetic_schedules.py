@@ -25,13 +25,12 @@ _MOST = 1_000_000
 
 
 def inline_calls(module: HloModule) -> HloModule:
-    """Returns a copy of the module in which every `call` is inlined, without a schedule. Returns the module itself if it
-    contains no `call`.
+    """Returns a copy of a module in which every `call` is inlined. The copy has no schedule. Returns a module without a
+    `call` unchanged.
 
-    Each call gets its own copies of the callee's instructions, including loops and branches inside it. The tag path of
-    a copy (the tags of the calls and loops around it, then its own) begins with the tags of the calls that lead there.
-    Computations that are only applied (a `to_apply`, that of a fusion) stay shared. Raises ArtifactError if calls of
-    calls give more than a million instructions.
+    Each call gets its own copies of the callee's instructions, with the loops and branches inside. The tag path of a copy
+    begins with the tags of the calls that lead to it, and ends with its own tag. Computations that are only applied (by a
+    reduction or a fusion) stay shared. Raises ArtifactError if nested calls give more than a million instructions.
     """
     reached = list(_iterate_reached(module))
     if not any(instruction.opcode == "call" for computation in reached for instruction in computation.instructions):
@@ -80,10 +79,10 @@ class _Inliner:
     def copy(
         self, computation: HloComputation, path: TagPath, given: dict[int, HloInstruction]
     ) -> tuple[HloComputation, tuple[HloInstruction, ...]]:
-        """Returns a copy of the computation, and the instructions of the copy.
+        """Copies a computation, and inlines the calls in it. Returns the copy and its instructions.
 
-        path: the tags of the calls that lead to the computation. given: from parameter number to the operand that
-        replaces the parameter, if the computation is inlined into another one.
+        path: the tags of the calls that lead to the computation. given: if the computation is inlined itself, maps the
+        number of a parameter to the operand that replaces it.
         """
         copies: dict[int, HloInstruction] = {}
         listed: list[HloInstruction] = []
@@ -137,15 +136,13 @@ class _Inliner:
     def _take_number(self) -> int:
         self._count += 1
         if self._count > _MOST:
-            raise ArtifactError(f"`{self.module.name}` has more than {_MOST} instructions with its calls inlined")
+            raise ArtifactError(f"`{self.module.name}` has more than {_MOST} instructions after its calls are inlined")
         self._next_instruction += 1
         return self._next_instruction - 1
 
 
 class SchedulePolicy(StrEnum):
-    """The time at which kernel calls run in a synthetic schedule: as late or as early as dependences allow, or in the
-    author's order.
-    """
+    """The rule by which a synthetic schedule places kernel calls: late, early, or in the author's order."""
 
     LATE = "late"
     EARLY = "early"
@@ -158,7 +155,7 @@ type _Key = tuple[TagPath, int]
 
 
 def schedule_module(module: HloModule, is_kernel: IsKernel, policy: SchedulePolicy) -> HloModule:
-    """Returns the module with a schedule by this policy, which replaces the module's own schedule if it has one."""
+    """Returns a module with a new schedule. policy: when kernel calls run in it. is_kernel: whether a custom call is one."""
     holders = _find_holders(module, is_kernel)
     scheduled: dict[int, HloComputation] = {}
     for number, computation in module.computations.items():

@@ -51,15 +51,15 @@ class ModuleState:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Returns the text of each line of the module's structure. The lines contain numbers instead of instruction
-        names, so two compiles that only name an instruction differently have equal texts.
+        """Returns the lines of the module's structure as text. They have numbers in place of names, so two compiles that
+        only differ in names have equal texts.
         """
         return tuple(line.text for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The point where the compiles for two targets diverge."""
+    """The point at which the compiles for two targets begin to differ."""
 
     before: Snapshot | None
     """The last snapshot that both compiles have; None if their first snapshots differ already."""
@@ -76,8 +76,8 @@ class Divergence:
 
     @property
     def is_same_pass(self) -> bool:
-        """Returns whether the same pass made both modules, `one` and `other`. This pass then got equal modules in both
-        compiles and returned different ones.
+        """Returns whether one pass made both modules, `one` and `other`. It got equal modules in the two compiles, and
+        returned different ones.
         """
         if self.one is None or self.other is None:
             return False
@@ -85,12 +85,11 @@ class Divergence:
         return (mine.pipeline, mine.after) == (theirs.pipeline, theirs.after)
 
     def find_difference(self) -> tuple[HloInstruction | None, HloInstruction | None]:
-        """Returns the first pair of instructions in which the two compiles differ: (instruction of the first target's
-        compile, instruction of the second target's compile). An instruction is None if its compile's module has no more
-        instructions; both are None if no difference was found.
+        """Returns the first instructions in which two compiles differ, as (instruction of the first, instruction of the
+        second). One of them is None if its module has no more instructions. Both are None if no difference was found.
 
-        If the same pass made both modules, these two modules are compared. Otherwise a pass changed the module in one
-        compile only; then the module after this pass is compared with the module before it.
+        If one pass made both modules, these modules are compared. Otherwise a pass changed the module in one compile
+        only, and the module after this pass is compared with the module before it.
         """
         one, other = self.one or self.old, self.other or self.old
         if not self.is_same_pass and self.one is not None:
@@ -124,8 +123,8 @@ def _find_first(
 
 
 def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
-    """Returns the states of a compile: the modules in its snapshots, in order, without a module that equals the previous
-    one.
+    """Returns the modules in the snapshots of a compile, in order (its states). A module that equals the one before is left
+    out.
 
     passes: the files that XLA dumped after its passes. Raises ArtifactError for a snapshot that cannot be read.
     """
@@ -139,8 +138,8 @@ def load_states(passes: Sequence[Path]) -> tuple[ModuleState, ...]:
 
 
 def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) -> Divergence | None:
-    """Returns the point where two compiles diverge; None if both have the same states, which are the modules that XLA wrote
-    between passes.
+    """Returns the point at which two compiles begin to differ. Returns None if XLA wrote the same modules between their
+    passes.
     """
     old: ModuleState | None = None
     for mine, theirs in zip_longest(one, other):
@@ -151,7 +150,7 @@ def find_divergence(one: Sequence[ModuleState], other: Sequence[ModuleState]) ->
 
 
 def describe_instruction(instruction: HloInstruction | None) -> str:
-    """Returns a text such as "`%add.3 = f32[8] add(%a, %b)`", with its backticks; "nothing" for None."""
+    """Returns an instruction as text with backticks, such as "`%add.3 = f32[8] add(%a, %b)`". Returns "nothing" for None."""
     if instruction is None:
         return "nothing"
     operands = ", ".join(f"%{operand.name}" for operand in instruction.operands)
@@ -166,10 +165,12 @@ type VerdictsByTarget = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_targets(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts on each of the targets that the options name. If the options name one target, it is compared with
-    those of `list_compared_targets`; if they name none, `target` is.
+    """Compiles a case for several targets. Returns the verdicts for each, and the pass after which two compiles begin to
+    differ.
 
-    Raises InputError for an unknown target, and if fewer than two different targets are left.
+    The targets are those that the options name. If they name one, it is compared with those of `list_compared_targets`; if
+    they name none, `target` is so compared. Raises InputError if a target is unknown, or if there are fewer than two
+    different ones.
     """
     targets = _choose(target, options)
     names = ", ".join(one.name for one in targets)
@@ -202,9 +203,7 @@ def _choose(target: Target, options: BisectOptions) -> tuple[Target, ...]:
     by_sha = {one.sha256: one for one in reversed(targets)}
     chosen = tuple(one for one in targets if by_sha.get(one.sha256) is one)
     if len(chosen) < 2:
-        raise InputError(
-            f"expected at least two targets but got `{targets[0].name}` alone: name others with `--target`"
-        )
+        raise InputError(f"expected at least two targets but got only `{targets[0].name}`: name more with `--target`")
     return chosen
 
 
@@ -280,8 +279,8 @@ def _explain(draft: Draft, runner: TrialRunner, one: Outcome, other: Outcome) ->
 
 
 def describe_divergence(divergence: Divergence, one: str, other: str) -> str:
-    """Returns a sentence that names the pass where two compiles diverge, and the first instruction that differs, in the form
-    that it has in each compile. one, other: names of the two targets.
+    """Returns a sentence on where two compiles begin to differ: the pass, and the first instruction. one, other: names
+    of the two targets.
     """
     mine, theirs = (describe_instruction(instruction) for instruction in divergence.find_difference())
     names = f"`{one}` and `{other}`"

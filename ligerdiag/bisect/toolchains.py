@@ -3,6 +3,7 @@ another.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ligerdiag.bisect.search import AnswerChange, find_changes
 from ligerdiag.bisect.trials import Draft, Outcome, Trial, TrialRunner, compare_outputs, make_row, replay_outcomes
@@ -14,6 +15,7 @@ from ligerdiag.run_options import BisectOptions
 from ligerdiag.text import join_words
 from ligerdiag.toolchains.environments import has_environment, locate_environment
 from ligerdiag.toolchains.gpu_targets import Target
+from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.toolchains.toolchain_table import DEFAULT, find_by_platform, find_spec, known_toolchains
 
 PACKAGES = ("jax", "jaxlib", "jax-triton", "triton")
@@ -25,7 +27,7 @@ type VerdictsByToolchain = tuple[tuple[str, Verdict], ...]
 
 
 def bisect_toolchains(runner: TrialRunner, case: CaseSpec, target: Target, options: BisectOptions) -> Bisection:
-    """Returns the verdicts under each toolchain that was tried, and the steps between which they change.
+    """Compiles a case with several toolchains. Returns the verdicts with each, and the toolchains between which they change.
 
     Raises InputError if a toolchain that the user named has no environment, or if fewer than two toolchains have an
     environment. With the option `create`, makes the missing environments instead.
@@ -67,11 +69,7 @@ def _choose(runner: TrialRunner, options: BisectOptions, target: Target) -> tupl
     """Returns the names of the toolchains to try, in order, and of those left out because they have no environment. Unless
     the user names toolchains, they are those for the target's platform.
     """
-    usual = (
-        *(spec.name for spec in known_toolchains() if spec.platform is target.platform),
-        find_by_platform(target.platform),
-    )
-    asked = list(dict.fromkeys(options.toolchains or usual))
+    asked = list(dict.fromkeys(options.toolchains or list_usual(target, current_toolchain().versions["jax"])))
     missing = [name for name in asked if not options.create and not _is_there(runner, name)]
     names = [name for name in asked if name not in missing]
     if missing and (options.toolchains or len(names) < 2):
@@ -84,6 +82,21 @@ def _choose(runner: TrialRunner, options: BisectOptions, target: Target) -> tupl
     if len(names) < 2:
         raise InputError(f"expected at least two toolchains but got {join_words([f'`{name}`' for name in names])}")
     return names, missing
+
+
+def list_usual(target: Target, installed: str) -> list[str]:
+    """Returns the names of all toolchains for the target's platform, that with the oldest jax first. installed: the
+    version of the installed jax.
+    """
+    releases = {spec.name: spec.packages["jax"] for spec in known_toolchains() if spec.platform is target.platform}
+    if find_by_platform(target.platform) == DEFAULT:
+        releases[DEFAULT] = installed
+    return sorted(releases, key=lambda name: _read_release(releases[name]))
+
+
+def _read_release(version: str) -> tuple[int, ...]:
+    """Returns the leading numbers of a version, such as (0, 12) for `0.12.dev3`, because anything may be installed."""
+    return tuple(int(part) for part in takewhile(str.isdecimal, version.split(".")))
 
 
 def _is_there(runner: TrialRunner, name: str) -> bool:

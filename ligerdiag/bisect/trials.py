@@ -48,8 +48,8 @@ from ligerdiag.workers.templates import Templates
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A bisection in progress, of one case along one axis. The search appends to the lists, so that its results so far
-    survive Ctrl-C.
+    """A bisection in progress, of one case along one axis such as flags. The search adds its results to the lists at
+    once, so that Ctrl-C does not lose them.
     """
 
     case_id: str
@@ -67,9 +67,8 @@ class Draft:
     started: float = field(default_factory=perf_counter)
 
     def finish(self, *, trials: int, compiled: int, interrupted: bool = False) -> Bisection:
-        """Returns the bisection with all results that the search has found so far. trials: the number of trials that the
-        runner has made since it started. compiled: how many of these trials it compiled, instead of taking them from the
-        cache.
+        """Returns a Bisection with all results so far. trials: how many trials the runner has made since it started.
+        compiled: how many of these it compiled; the rest came from the cache.
         """
         return Bisection(
             case_id=self.case_id,
@@ -101,8 +100,8 @@ _WORDS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One way to compile a case: on one target, with one toolchain, with flags, and with ties, which force reads to
-    happen after kernels.
+    """One way to compile a case: for one target, with one toolchain, with flags and with ties. A tie forces a read to come
+    after a kernel.
     """
 
     case: CaseSpec
@@ -112,7 +111,7 @@ class Trial:
 
     @property
     def key(self) -> TrialKey:
-        """Returns a key of the trial. Two trials have equal keys if they compile one case in the same way."""
+        """Returns a key of the trial. Trials that compile one case in one way have equal keys."""
         flags = tuple(sorted((name, repr(value)) for name, value in self.variation.flags.items()))
         ties = tuple(sorted(set(self.variation.ties)))
         how = (ties, self.variation.by_barrier, tuple(sorted(set(self.variation.declared))))
@@ -137,6 +136,8 @@ class Outcome:
     """One line that says what failed; empty if the trial was compiled and judged."""
     exit_code: int = 0
     """The exit code for the error: 2 for wrong input, 3 for a program that could not be analysed."""
+    state_notes: tuple[str, ...] = ()
+    """As in `CompileAnswer`."""
     cached: bool = False
     """Whether the artifact came from the cache."""
     seconds: float = 0.0
@@ -144,18 +145,18 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Returns whether every output is fresh: right, and not only by luck."""
+        """Returns whether every output is fresh (right, and not only by luck)."""
         return self.word == "right"
 
     def wants(self, meant: Mapping[str, int]) -> bool:
-        """Returns whether the program of this trial means the same as another program: every output should see at least the
-        hidden writes that `meant` has for it.
+        """Returns whether every output should see at least certain hidden writes. meant: maps the name of an output to these
+        writes, as a bit set.
         """
         return not any(wanted & ~self.meant.get(name, 0) for name, wanted in meant.items())
 
     @property
     def word(self) -> str:
-        """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`; `unknown` if there are no
+        """Returns one word for the worst output: `right`, `latent`, `unknown` or `wrong`. It is `unknown` without
         outputs.
         """
         if self.error or not self.outputs:
@@ -164,9 +165,10 @@ class Outcome:
 
 
 class Lanes:
-    """Worker pools that several threads share: each pool has one worker, and only one thread at a time uses it.
+    """Worker pools that several threads share. Each pool has one worker, belongs to one toolchain, and is used by one
+    thread at a time.
 
-    A pool belongs to one toolchain and remembers the hashes of files, so threads cannot share it.
+    Two threads cannot use a pool at once, because it remembers the hashes of files.
     """
 
     def __init__(self, cache_root: Path, timeout: float, templates: Templates) -> None:
@@ -183,7 +185,7 @@ class Lanes:
 
     @contextmanager
     def take(self, toolchain: Toolchain) -> Generator[Pool]:
-        """Yields a pool for the toolchain. No other thread uses this pool inside the context. Raises LigerdiagError after
+        """Yields a pool for a toolchain. Only this thread uses the pool in the `with` block. Raises LigerdiagError after
         `close`.
         """
         with self._lock:
@@ -216,10 +218,10 @@ class Lanes:
 
 
 class TrialRunner:
-    """Compiles, judges and replays trials, each at most once; as a context manager, it ends its workers.
+    """Compiles, judges and replays trials, each at most once. It is a context manager, and ends its workers when the `with`
+    block ends.
 
-    A trial that an earlier run compiled comes from the cache. Does not raise the failure of a trial: the trial's outcome has
-    it.
+    A trial that an earlier run compiled comes from the cache. If a trial fails, its outcome has the error.
     """
 
     def __init__(
@@ -264,17 +266,19 @@ class TrialRunner:
 
     @property
     def trials(self) -> int:
-        """Returns the number of different trials that were made, whether compiled or found in the cache."""
+        """Returns the number of different trials so far, compiled or found in the cache."""
         return len(self._outcomes)
 
     def discover(self, selectors: Sequence[str]) -> tuple[CaseSpec, ...]:
-        """Returns the cases that the selectors name, found with the default toolchain. Raises as `discover_cases` does."""
+        """Returns the cases that the selectors name, found with the default toolchain. Raises the errors of
+        `discover_cases`.
+        """
         with self._lanes.take(self.find_toolchain(DEFAULT)) as pool:
             return discover_cases(selectors, pool=pool, report_progress=self._relay)
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """Returns the toolchain of that name, and creates its environment if that is missing. Raises as
-        `provide_toolchain` does.
+        """Returns the toolchain called `name`. Makes its environment if it does not exist yet. Raises the errors of
+        `provide_toolchain`.
         """
         if name not in self._toolchains:
             self._toolchains[name] = provide_toolchain(name, self.cache, self._report_step)
@@ -292,9 +296,10 @@ class TrialRunner:
     def open_draft(
         self, case: CaseSpec, target: str, axis: Axis, *, toolchain: str = DEFAULT, columns: tuple[str, ...] = ()
     ) -> Draft:
-        """Returns a new draft, to which a bisection adds its rows and answers; after Ctrl-C the draft becomes the result.
-        axis: the axis of the bisection, such as passes or flags. columns: titles of the columns that this axis adds to the
-        answer's table.
+        """Returns a new draft, to which a bisection adds its rows and answers. After Ctrl-C, the draft becomes the result.
+
+        axis: the kind of bisection, such as passes or flags. columns: titles of the columns that it adds to the answer's
+        table.
         """
         self.draft = Draft(
             case_id=case.id,
@@ -308,15 +313,21 @@ class TrialRunner:
         return self.draft
 
     def forget_draft(self) -> None:
-        """Forgets the draft (the bisection in progress), so that another bisection can begin."""
+        """Forgets the draft (the bisection in progress) before the next bisection begins."""
         self.draft = None
         self.best = ""
 
     def finish(self, draft: Draft, *, interrupted: bool = False) -> Bisection:
-        """Returns the draft (the results so far) as a Bisection, with the numbers of trials that were made and compiled
+        """Returns the draft (the results so far) as a Bisection. It has the numbers of trials that were made and compiled
         since the draft was opened.
         """
-        draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft)))
+        missed = [
+            f"not covered: {note}"
+            for outcome in self._outcomes.values()
+            if outcome.trial.case.id == draft.case_id
+            for note in outcome.state_notes
+        ]
+        draft.notes[:] = dict.fromkeys((*draft.notes, *self._list_dropped(draft), *missed))
         return draft.finish(trials=self.trials, compiled=self.compiled, interrupted=interrupted)
 
     def _list_dropped(self, draft: Draft) -> Iterator[str]:
@@ -334,9 +345,9 @@ class TrialRunner:
         return self.try_all([trial])[0]
 
     def try_all(self, trials: Sequence[Trial]) -> tuple[Outcome, ...]:
-        """Returns the outcomes of the trials, in the order of the trials. Compiles new trials, several at a time.
+        """Returns the outcomes of trials, in their order. Compiles trials that have no outcome yet, several at a time.
 
-        Raises InputError if a toolchain is not available, or if the case declares impossible effects of a kernel.
+        Raises InputError if a toolchain is not available, or if a case declares impossible effects of a kernel.
         """
         missing = {trial.key: trial for trial in trials if trial.key not in self._outcomes}
         for name in dict.fromkeys(trial.toolchain for trial in missing.values()):
@@ -353,8 +364,9 @@ class TrialRunner:
         return tuple(self._outcomes[trial.key] for trial in trials)
 
     def replay(self, outcomes: Sequence[Outcome], options: ReplayOptions | None = None) -> tuple[Replay, ...]:
-        """Returns the replays of the outcomes, in the order of the outcomes. An outcome without an artifact, or with an
-        error, has a replay with the state NOT_ASKED. options: None means the default bounds and the runner's own time limit.
+        """Replays the outcomes of trials. Returns the replays in the order of the outcomes. The replay of an outcome with
+        an error, or without an artifact, has the state NOT_ASKED. options: None means the default bounds and the runner's
+        time limit.
         """
         how = options or ReplayOptions(bounds=Bounds(), timeout=self.timeout, jobs=self.jobs)
         tasks: dict[int, ReplayTask] = {}
@@ -468,6 +480,7 @@ class TrialRunner:
             written=inspection.written,
             meant=inspection.meant,
             artifact=result.artifact,
+            state_notes=result.state_notes,
             cached=result.cached,
             seconds=result.seconds + perf_counter() - started,
         )
@@ -498,7 +511,9 @@ def _is_open(outcome: Outcome, replay: Replay) -> bool:
 
 
 def compare_outputs(one: Mapping[str, Verdict], other: Mapping[str, Verdict]) -> tuple[str, ...]:
-    """Returns a text such as "`weight` stale -> fresh" for each output that both mappings have, with different verdicts."""
+    """Returns a text such as "`weight` stale -> fresh" for each output whose verdict differs between two trials. Outputs
+    that only one trial has are left out.
+    """
     return tuple(
         f"`{name}` {one[name].value} -> {verdict.value}"
         for name, verdict in other.items()
@@ -517,9 +532,9 @@ def make_row(
 ) -> BisectionRow:
     """Returns the row of the answer's table for one trial.
 
-    label: the text in the row's first column. cells: from column title to text, for the columns that the axis adds.
-    evidence: (label, sentence) pairs to show below the table. is_answer: whether the row is itself an answer, and not
-    only evidence for one.
+    label: the text in the row's first column. cells: the texts in the columns that this kind of bisection adds, by the
+    column's title. evidence: (label, sentence) pairs to show below the table. is_answer: whether the row is an answer; if
+    False, it is evidence for one.
     """
     return BisectionRow(
         label=label,
@@ -535,9 +550,9 @@ def make_row(
 
 
 def describe_replay(outcome: Outcome, replay: Replay | None) -> str:
-    """Returns a word or two on whether the replayed numbers agree with the verdicts: `agrees`, `DISAGREES`, or `lossy 0.25`
-    (precision is lost: a relative error of 0.25). If there are no numbers, says why, for example `too large`. Empty without
-    a replay or with an error.
+    """Returns a word or two on whether the replayed numbers agree with the verdicts, such as `agrees`, `DISAGREES`, or
+    `lossy 0.25` for a relative error of 0.25. If there are no numbers, returns the reason, such as `too large`. Returns
+    '' if there is no replay, or if the trial ended with an error.
     """
     if replay is None or outcome.error:
         return ""
@@ -552,7 +567,7 @@ def has_disagreement(outcome: Outcome, replay: Replay) -> bool:
 
 
 def describe_wrong(outputs: Mapping[str, Verdict]) -> str:
-    """Returns a text such as "`bias` and `weight` are stale, `input` is latent"; empty if all outputs are fresh."""
+    """Returns a text such as "`bias` and `weight` are stale, `input` is latent". Returns '' if all outputs are fresh."""
     phrases: list[str] = []
     for verdict in reversed(VERDICT_ORDER):
         names = [f"`{name}`" for name, found in outputs.items() if found is verdict]
@@ -583,11 +598,10 @@ _BUG = (
 def replay_outcomes(
     runner: TrialRunner, draft: Draft, outcomes: Sequence[Outcome], options: BisectOptions | None
 ) -> tuple[Replay | None, ...]:
-    """Replays each outcome that is within the options' bounds, and returns the replays in the order of the outcomes.
-    Returns None for every outcome if `options` is None, or with `--no-replay`.
+    """Replays the outcomes of trials, and returns the replays in the order of the outcomes. Returns None for every
+    outcome if `options` is None, or with `--no-replay`.
 
-    If a verdict and the replayed numbers contradict each other, the draft gets a note and becomes unsettled, which gives
-    exit code 3.
+    If a verdict and the replayed numbers contradict each other, the draft gets a note and becomes unsettled (exit code 3).
     """
     if options is None or not options.replay:
         return (None,) * len(outcomes)
@@ -618,15 +632,13 @@ DRAWS = 1
 
 
 def require_device(options: BisectOptions) -> None:
-    """Raises InputError if `--device` is given and there is no device; called before anything is compiled."""
+    """Raises InputError if `--device` is given and there is no device. Call it before anything is compiled."""
     if options.device:
         require_gpu(options.toolchain)
 
 
 def run_on_device(runner: TrialRunner, cases: Sequence[CaseSpec], options: BisectOptions) -> Mapping[str, DeviceRun]:
-    """Returns a map from case id to the case's run on the device. Does not raise the failure of a run: it is in the run's
-    `error`.
-    """
+    """Runs cases on the device. Returns the runs by case id. If a run fails, its `error` says why."""
     how = ReplayOptions(bounds=options.bounds, timeout=options.timeout, jobs=options.jobs)
     runs = run_judged_cases(
         cases,

@@ -20,7 +20,7 @@ from ligerdiag.cli.options import (
     read_settings,
 )
 from ligerdiag.cli.output import AnswerFormat, require_writable, write_differences
-from ligerdiag.cli.sweep import diff_sweeps, is_sweep_diff
+from ligerdiag.cli.sweep import diff_sweeps, find_tables
 from ligerdiag.errors import InputError
 from ligerdiag.run_options import DiffOptions, Option
 
@@ -73,11 +73,11 @@ class DiffLine(DiffOptions):
 
 def run_diff(line: DiffLine) -> None:
     """Runs the comparison and ends the process with the exit code."""
-    if is_sweep_diff(line.subjects):
+    if tables := find_tables(line.subjects):
         plain = line.output is None and line.format is AnswerFormat.TERMINAL
         if line.targets or line.toolchains or line.module or not plain:
             raise InputError("comparing two sweeps takes no options: leave them out")
-        raise typer.Exit(diff_sweeps(*map(Path, line.subjects)))
+        raise typer.Exit(diff_sweeps(*tables))
     from ligerdiag import api
     from ligerdiag.report.terminal.full_report import ProgressDisplay
 

@@ -150,7 +150,8 @@ def print_fixes(options: CheckOptions, verbosity: Verbosity, watch: EndWatch) ->
         return ending
     for one in fixes:
         if one.hazards:
-            sys.stdout.write("\n" + render_fix(one, is_unsafe=False, is_written=False))
+            shown = replace(one, not_covered=())  # the report has them
+            sys.stdout.write("\n" + render_fix(shown, is_unsafe=False, is_written=False))
     return None
 
 

@@ -19,6 +19,12 @@ from ligerdiag.errors import InputError
 from ligerdiag.run_options import Option
 from ligerdiag.text import count_of
 
+MAXIMUM_REASONS = 10
+"""Largest number of reasons in the summary of a sweep."""
+
+TABLE = "sweep.parquet"
+"""Name of the table in the folder of a sweep."""
+
 if TYPE_CHECKING:
     from ligerdiag.sweep.campaign import SweepReport
     from ligerdiag.sweep.result_store import StoredResult
@@ -54,7 +60,7 @@ DIR gets, at the end and on Ctrl-C:
   sweep.parquet   a row a cell; sweep.csv has the same
   reports/        of each column the report of `check --format json`
 
-`ligerdiag diff A/sweep.parquet B/sweep.parquet` shows the changes between two sweeps.
+`ligerdiag diff A B` shows the changes between the sweeps in two folders.
 Needs: pip install 'ligerdiag[sweep]'
 """
 
@@ -182,7 +188,7 @@ def write_files(report: "SweepReport", out: Path) -> None:
     for path in (out / PAGES).glob("*.html"):
         if _PAGE.fullmatch(path.name) and path.name not in pages:
             path.unlink(missing_ok=True)
-    write_atomically(out / "sweep.parquet", render_parquet(report.rows))
+    write_atomically(out / TABLE, render_parquet(report.rows))
     write_atomically(out / "sweep.csv", render_csv(report.rows))
     write_atomically(out / "index.html", render_page(report))
 
@@ -212,18 +218,36 @@ def render_sweep(report: "SweepReport", out: Path) -> str:
     lines += [f"  {number:>6}  {status}" for status, number in counts.most_common()]
     lines += [f"cannot read `{source}`: {error}" for source, error in report.broken]
     reasons = Counter(str(error) for error in report.failed.values())
-    lines += [f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(10)]
+    lines += [
+        f"no result, {count_of(number, 'task')}: {reason}" for reason, number in reasons.most_common(MAXIMUM_REASONS)
+    ]
+    lines += _list_reasons(report)
     if report.ended_by is not None:
         lines.append(f"ended by {report.ended_by.value}: the same command continues the sweep")
     if done and report.seconds:
         lines.append(f"{done} in {report.seconds:.0f} s, {done / report.seconds:.2g} a second")
-    lines.append(f"page: {out / 'index.html'}  table: {out / 'sweep.parquet'}, {out / 'sweep.csv'}")
+    lines.append(f"page: {out / 'index.html'}  table: {out / TABLE}, {out / 'sweep.csv'}")
     return "".join(f"{compute_printable(line)}\n" for line in lines)
 
 
-def is_sweep_diff(subjects: Sequence[str]) -> bool:
-    """Returns whether the arguments of `diff` are the tables of two sweeps."""
-    return len(subjects) == 2 and all(subject.endswith(".parquet") for subject in subjects)
+def _list_reasons(report: "SweepReport") -> list[str]:
+    """Returns a line for each reason why the cells with a result could not be analysed, the most frequent ones first."""
+    cells: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.error and row.exit_code is not None:  # without one the task has no result
+            cells.setdefault(row.error.replace(f"`{row.case}`", "…"), []).append(f"`{row.case}` in {row.column.name}")
+    ordered = sorted(cells.items(), key=lambda entry: -len(entry[1]))[:MAXIMUM_REASONS]
+    return [
+        f"could not analyse {name}{f' and {count_of(len(more), "cell")} more' if more else ''}: {reason}"
+        for reason, (name, *more) in ordered
+    ]
+
+
+def find_tables(subjects: Sequence[str]) -> tuple[Path, ...]:
+    """Returns the tables of two sweeps if the arguments of `diff` are such tables, or folders of sweeps; otherwise ()."""
+    inside = [Path(subject) / TABLE for subject in subjects]
+    paths = [path if path.is_file() else Path(subject) for path, subject in zip(inside, subjects, strict=True)]
+    return tuple(paths) if len(paths) == 2 and all(path.suffix == ".parquet" for path in paths) else ()
 
 
 def diff_sweeps(first: Path, second: Path) -> ExitCode:
@@ -243,15 +267,17 @@ def diff_sweeps(first: Path, second: Path) -> ExitCode:
 
 
 def render_sweep_difference(difference: "SweepDifference") -> str:
-    """Returns a line for each cell that differs between two sweeps, with its outputs, and the number of cells that were
-    compared.
+    """Returns a line for each cell that differs between two sweeps, with its outputs, status and rules as far as they
+    changed, and the number of cells that were compared.
     """
     from ligerdiag.text import compute_printable
 
     lines: list[str] = []
     for change in difference.changes:
         column = change.column
-        said = ", ".join(f"{name} {one or 'absent'} -> {two or 'absent'}" for name, one, two in change.outputs)
+        differing = [(name, one or "absent", two or "absent") for name, one, two in change.outputs]
+        differing += [(name, one or "none", two or "none") for name, one, two in change.others]
+        said = "; ".join(f"{name} {one} -> {two}" for name, one, two in differing)
         lines.append(f"{change.case}  {column.name}  {said}")
     lines.append(f"{count_of(len(difference.changes), 'change')} in {count_of(difference.compared, 'cell')}")
     if difference.unknown:

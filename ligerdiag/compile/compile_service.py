@@ -1,4 +1,4 @@
-"""Finds the cases that a user selects, and their artifacts for given targets; reports progress meanwhile.
+"""Finds the cases that a user selects, and their artifacts for given targets. Reports progress meanwhile.
 
 If nothing has changed, cases and artifacts come from the cache's index, without a worker and without JAX.
 """
@@ -58,8 +58,8 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
-    """The result of compiling one case for one target: an artifact (the directory with everything that XLA wrote), or the
-    error that prevented it.
+    """The result of compiling one case for one target: its artifact, or the error that prevented the compile. The
+    artifact is the directory with everything that XLA wrote.
     """
 
     case: CaseSpec
@@ -85,12 +85,13 @@ def discover_cases(
     on_broken: OnBroken | None = None,
     on_printed: Callable[[Source, str], None] | None = None,
 ) -> tuple[CaseSpec, ...]:
-    """Returns the selected cases, each once, in the order of the selectors.
+    """Returns the selected cases without duplicates, in the order of the selectors.
 
     directory: the folder to which paths and modules are relative; by default the current one. refresh: whether to read
-    the sources even if the cache knows their cases. on_broken: called for each source whose cases cannot be found; if
-    there are several sources, the cases of the others are returned, else the error is raised. on_printed: called with the
-    text that a source printed while it was imported, in this run or in the one whose answer the cache has.
+    the sources even if the cache knows their cases. on_broken: called with each source whose cases cannot be found, and
+    its error; if there are several sources, the error is then not raised, and the cases of all other sources are
+    returned. on_printed: called with the text that a source printed while it was imported, in this run or in the one
+    whose answer the cache has.
 
     Raises InputError for a selector that matches nothing, and for a size in the environment that no file requests by
     calling `ligerdiag.size`; CaseError for a file that cannot be imported; CompileError if the worker dies;
@@ -169,11 +170,12 @@ def compile_cases(
     refresh: bool = False,
     report_progress: OnProgress | None = None,
 ) -> Generator[CompileResult]:
-    """Yields a result for each case on each target as soon as it exists; results from the cache come first.
+    """Compiles each case for each target, and yields each result as soon as it exists. Results from the cache come
+    first. The error of a single case is not raised: the case's result has it.
 
-    Does not raise the error of a single case: the case's result has it. variation: the compiler options with which the cases
-    are compiled, and the ties, which force reads to happen after kernels; by default none. refresh: whether to compile even
-    cases whose artifacts are in the cache. Raises WorkerImportError if no worker can start.
+    variation: the compiler options for all cases, and the ties, which force reads to happen after kernels; by default
+    none. refresh: whether to compile even cases whose artifacts are in the cache. Raises WorkerImportError if no worker
+    can start.
     """
     report = report_progress or _ignore
     total, done, not_before = len(cases) * len(targets), 0, time() if refresh else 0.0
@@ -344,8 +346,8 @@ def _find_artifact(pool: Pool, case: CaseSpec, target: Target, variation: Variat
 
 
 def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source) -> Mapping[str, str]:
-    """Returns the files of the project that an import of the source reads, each with its sha256; empty unless the cache has
-    the cases of the source.
+    """Returns the files of the project that an import of the source reads, each with its sha256. Returns an empty
+    mapping unless the cache has the cases of the source.
     """
     return cache.find_dependencies(_make_cases_question(toolchain, source)) or {}
 
@@ -353,8 +355,8 @@ def find_import_dependencies(cache: Cache, toolchain: Toolchain, source: Source)
 def find_artifact_dependencies(
     source: Source, case_id: str, target: Target, *, cache: Cache, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Returns the files of the project on which an artifact depends, each with its sha256. An import of the source reads
-    them, or they are imported while the case is traced. Empty unless the cache has the artifact.
+    """Returns the files of the project on which an artifact depends, each with its sha256. The source imports or reads
+    them, or they are imported while the case is traced. Returns an empty mapping unless the cache has the artifact.
 
     environ: environment variables with which the artifact was compiled.
     """
@@ -407,14 +409,14 @@ def _compute_circumstances(toolchain: Toolchain, environ: Mapping[str, str]) -> 
 
 @remember
 def compute_compile_fingerprint() -> str:
-    """Returns a sha256 over the names and contents of all source files of ligerdiag that decide the contents of an
-    artifact.
+    """Returns a sha256 of all source files of ligerdiag that decide the contents of an artifact. It covers their names
+    and contents.
     """
     return compute_sources_sha256(_PARTS)
 
 
 def compute_sources_sha256(parts: Sequence[str]) -> str:
-    """Returns a sha256 over the names and contents of these files and folders of ligerdiag's source."""
+    """Returns a sha256 of these files and folders of ligerdiag's source. It covers names and contents."""
     root = Path(__file__).parents[1]
     digest = sha256()
     for part in parts:
@@ -442,7 +444,8 @@ def _ignore(event: Progress) -> None:
 
 
 def make_toolchain_step(step: str) -> Progress:
-    """Returns the progress event for one step in the creation of a toolchain's environment. step: the text to show
-    about it.
+    """Returns the progress event for a step in the creation of a toolchain's environment.
+
+    step: the text to show about the step.
     """
     return Progress(phase="toolchain", event="started", done=0, total=1, case_id=step)

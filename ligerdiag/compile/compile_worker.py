@@ -11,8 +11,8 @@ from ligerdiag.workers.outside_reads import OUTSIDE_READS
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's (see `cases.loader`), and returns the function that answers
-    requests.
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `cases.loader`).
     """
     from ligerdiag.compile.cases.plugin import load_library, prepare_plugin
 

@@ -41,7 +41,7 @@ _FLOATS = frozenset(name for name in dir(ml_dtypes) if name.startswith(("bfloat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoneKernel:
-    """One kernel call, made into a function of the call's operands."""
+    """A kernel call, made into a function of the call's operands."""
 
     function: Callable[..., tuple[Any, ...]]
     """A function that takes the operands, and returns the call's outputs; the new contents of each Ref come last."""
@@ -51,7 +51,9 @@ class LoneKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """How the compiled program passes its parameters to the kernel call, and the call's outputs to the program's results."""
+    """Says how the compiled program passes its parameters to the kernel call, and the call's outputs to the program's
+    results.
+    """
 
     operands: tuple[int | None, ...]
     """For each operand of the call, the number of the program's argument that the operand is; None if the operand is no
@@ -88,7 +90,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryRuns:
-    """A single kernel call that is compiled for a device, with the contents of its operands."""
+    """A kernel call that is compiled for a device as a program of its own, with the contents of its operands."""
 
     kernel: LoneKernel
     device: Any
@@ -97,7 +99,8 @@ class CanaryRuns:
     wiring: Wiring
 
     def observe(self, *, perturbs_integers: bool) -> CallRun:
-        """Runs the call several times, and returns the observations. Does not catch the errors of JAX and of the device.
+        """Runs the call several times, with different contents, and returns the observations. Does not catch the errors
+        of JAX and of the device.
 
         perturbs_integers: whether operands whose elements are integers get other contents in some runs, too.
         """
@@ -263,8 +266,8 @@ class CanaryRuns:
 
 
 def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> CanaryRuns:
-    """Compiles one kernel call as a program of its own for a device. The program has a donated argument for each result. Its
-    bytes, the canary, show which elements the kernel leaves unwritten.
+    """Compiles one kernel call as a program of its own for a device. The program has a donated argument for each
+    result. The bytes of this argument, the canary, show which elements the kernel leaves unwritten.
 
     contents: the operands as NumPy arrays. Raises CompileError if the compiled program does not have exactly one custom
     call.
@@ -292,14 +295,14 @@ def compile_kernel(kernel: LoneKernel, contents: Sequence[Any], device: Any) -> 
 
 
 def read_wiring(module: HloModule, canaries: int) -> Wiring:
-    """Returns how a compiled program passes its buffers to its only call. Its first `canaries` parameters are canaries,
-    which show the elements that the call leaves unwritten.
+    """Finds out how a compiled program passes its parameters to its only call. Its first `canaries` parameters are
+    canaries, which show the elements that the call leaves unwritten.
 
     Raises CompileError if the program does not have exactly one custom call.
     """
     calls = list(module.iterate_custom_calls())
     if len(calls) != 1:
-        raise CompileError(f"XLA made {len(calls)} calls of the kernel call, not one")
+        raise CompileError(f"XLA compiled a program with one kernel call to {len(calls)} custom calls")
     ((home, call),) = calls
     way = _Way(module, home, call)
     leaves = list(iterate_leaves(call.shape))
@@ -329,8 +332,8 @@ class _Way:
     call: HloInstruction
 
     def find_argument(self, value: HloInstruction) -> tuple[int | None, bool]:
-        """Returns two things about an operand of the call: the number of the program's parameter from which the operand
-        comes, None if it comes from no parameter; and whether XLA copies the parameter on the way.
+        """Finds the parameter of the program from which an operand of the call comes. Returns (number of the parameter,
+        whether XLA copies it on the way). The number is None if the operand comes from no parameter.
 
         value: the operand.
         """
@@ -342,8 +345,8 @@ class _Way:
         return (value.proto.parameter_number if value.opcode == "parameter" else None), copied
 
     def find_results(self, leaves: int) -> list[tuple[int | None, bool]]:
-        """Returns two things for each result of the program: the number of the call's output from which the result comes,
-        None if it comes from no output; and whether XLA copies the output on the way.
+        """Finds the output of the call from which each result of the program comes. Returns, for each result, (number
+        of the output, whether XLA copies it on the way). The number is None if the result comes from no output.
 
         leaves: number of the call's outputs.
         """
@@ -365,7 +368,7 @@ class _Way:
             return None
         callers = self.module.callers.get(self.home.id, ())
         if len(callers) != 1 or self.module.homes.get(callers[0].id) is not self.module.entry:
-            raise CompileError("XLA put the call into a computation of its own")
+            raise CompileError("XLA put the kernel call into a computation that the entry does not call exactly once")
         return callers[0]
 
 

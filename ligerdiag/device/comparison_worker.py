@@ -49,8 +49,10 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def compare_with_replay(case: Case, artifact: Artifact, results: Path, *, draws: int) -> ComparisonAnswer:
-    """Compares a device's results in the folder `results` with the intended results, which a run in program order gives, and
-    with those of the artifact's replayed schedule. Does so for each set of random arguments.
+    """Compares a device's results with the intended results, and with those of the replayed schedule. Does so for each
+    set of random arguments. The intended results come from a run in program order.
+
+    results: folder with the device's results. draws: number of sets of arguments.
     """
     errors: dict[str, list[float]] = {}
     worst: dict[str, Attribution] = {}
@@ -127,8 +129,8 @@ def _judge_precision(
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy, before any file of the user's (see `compile.cases.loader`), and returns the
-    function that answers requests.
+    """Imports jax, triton and numpy, and returns the function that answers requests. No file of the user's is imported
+    before them (see `compile.cases.loader`).
     """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader

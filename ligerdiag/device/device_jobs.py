@@ -41,8 +41,8 @@ BADNESS = (
 
 
 def judge_by_reference(errors: Mapping[str, tuple[float, ...]]) -> dict[str, DeviceOutput]:
-    """Returns a judgement of each output by its error against the case's reference, a function that computes the outputs
-    independently. Such an error cannot distinguish a stale output from an output that is wrong for another reason.
+    """Judges each output by its error against the case's reference, a function that computes the outputs independently.
+    Such an error does not show whether a wrong output is stale or wrong for another reason.
 
     errors: maps the name of each output to its relative errors, one per draw of the arguments.
     """
@@ -76,7 +76,7 @@ def write_results(directory: Path, draw: int, results: Mapping[str, DeviceArray]
 
 
 def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """Returns by name the outputs that the device worker wrote into `directory` for one set of random arguments. Raises
+    """Loads the outputs that the device worker wrote into `directory` for one set of random arguments, by name. Raises
     ArtifactError if they cannot be read.
 
     draw: number of the set. like: for each output, an array of its dtype and shape, which the file does not record.
@@ -90,7 +90,9 @@ def load_results(directory: Path, draw: int, like: Mapping[str, DeviceArray]) ->
                 found[name] = file[f"output{number}"].view(array.dtype).reshape(array.shape)
             return found
     except (OSError, EOFError, BadZipFile, KeyError, ValueError) as error:
-        raise ArtifactError(f"the device's results for input draw {draw} cannot be read: {error}") from error
+        raise ArtifactError(
+            f"the device's results for set {draw} of the random arguments cannot be read: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """The result of compiling a case for the devices and running it on them."""
+    """The answer of the device worker: how the case was compiled for the devices, and what they computed."""
 
     key: str
     """Key under which the cache has the artifact of the program that ran."""
@@ -133,7 +135,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """A request to replay, with the same arguments, the artifact that ran on a device, and to compare the two results."""
+    """A request to replay an artifact on the arguments with which it ran on a device, and to compare the results."""
 
     source: Source
     case_id: str
@@ -158,7 +160,7 @@ def make_comparison_request(request: DeviceRequest, artifact: Path) -> Compariso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The result of comparing the device's outputs with the intended outputs and with those of the replayed schedule."""
+    """The device's outputs, compared with the intended outputs and with those of the replayed schedule."""
 
     outputs: Mapping[str, DeviceOutput] = field(default_factory=dict[str, DeviceOutput])
     not_covered: str = ""
@@ -166,14 +168,17 @@ class ComparisonAnswer:
 
 
 def make_device_job(request: DeviceRequest, timeout: float) -> Job[DeviceAnswer]:
-    """Returns the job that sends this request to a device worker. timeout: in seconds."""
+    """Returns the job that sends this request to a device worker.
+
+    timeout: in seconds.
+    """
     source, name = request.compile.source, f"the run of case `{request.compile.case_id}` on the GPU"
     return make_job(request, DeviceAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 
 
 def make_comparison_job(request: ComparisonRequest, timeout: float) -> Job[ComparisonAnswer]:
-    """Returns the job in which a worker replays an artifact that ran on the device, and compares the results of the device
-    and the replay.
+    """Returns the job in which a worker replays an artifact that ran on the device. The worker compares the results of
+    the device and the replay.
 
     timeout: in seconds.
     """
@@ -191,8 +196,8 @@ def parse_comparison_request(job: Json) -> ComparisonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpcheckRequest:
-    """A request to a worker for the kernel calls of a pickled function. If the worker is to run the calls, it also returns
-    the observations of the runs.
+    """A request to find the kernel calls of a pickled function, and perhaps to run them. After runs, the answer has
+    their observations, too.
     """
 
     source: Source
@@ -215,10 +220,15 @@ class OpcheckAnswer:
     """The kind of the device that ran the calls; empty if nothing ran."""
     library_kernels: tuple[LibraryKernel, ...] = ()
     """The kernels of calls without a payload, from the libraries that run them."""
+    state_notes: tuple[str, ...] = ()
+    """As in `CompileAnswer`."""
 
 
 def make_opcheck_job(request: OpcheckRequest, timeout: float) -> Job[OpcheckAnswer]:
-    """Returns the job that sends this request to a worker. timeout: in seconds."""
+    """Returns the job that sends this request to a worker.
+
+    timeout: in seconds.
+    """
     return make_job(request, OpcheckAnswer, request.source, f"the kernel calls of `{request.source}`", timeout=timeout)
 
 
@@ -228,7 +238,9 @@ def parse_opcheck_request(job: Json) -> OpcheckRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRequest:
-    """A request to compile a case for the GPUs of this machine, with autotuning, and to write XLA's choices to a file."""
+    """A request to compile a case with autotuning for the GPUs of this machine. The answer is a file with XLA's
+    choices.
+    """
 
     compile: CompileRequest
     """The part of the request about the compile. Its `description` is empty, because XLA queries the devices."""
@@ -242,7 +254,7 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningAnswer:
-    """The result of compiling a case with autotuning."""
+    """The answer of the tuning worker: the result of compiling a case with autotuning."""
 
     key: str
     """Key under which the cache has the artifact of the program that was tuned."""
@@ -251,7 +263,10 @@ class TuningAnswer:
 
 
 def make_tuning_job(request: TuningRequest, timeout: float) -> Job[TuningAnswer]:
-    """Returns the job that sends this request to a tuning worker. timeout: in seconds."""
+    """Returns the job that sends this request to a tuning worker.
+
+    timeout: in seconds.
+    """
     source, name = request.compile.source, f"the tuning of case `{request.compile.case_id}`"
     return make_job(request, TuningAnswer, source, name, timeout=timeout, leftovers=request.compile.list_leftovers())
 

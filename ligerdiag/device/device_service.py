@@ -51,7 +51,7 @@ output, by name; everything that the static analysis does not cover).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """How to run cases on the devices."""
+    """Says how to run cases on the devices."""
 
     timeout: float
     """The most seconds for one job of a case: the run on the device, or the comparison."""
@@ -65,10 +65,10 @@ _INSTEAD = "leave the option out to replay on the CPU"
 
 
 def require_gpu(toolchain: str = DEFAULT, *, asked: str = "`--device`", instead: str = _INSTEAD) -> None:
-    """Raises InputError if this machine has no NVIDIA GPU or the toolchain is not the default one. asked: the option or
-    command that needs the GPU, for the message. instead: advice for a machine without a GPU.
+    """Raises InputError if this machine has no NVIDIA GPU, or if the toolchain is not the default one. Commands call
+    this function before they compile anything.
 
-    Commands call this function before they compile anything.
+    asked: the option or command that needs the GPU, for the message. instead: advice for a machine without a GPU.
     """
     if toolchain != DEFAULT:
         raise InputError(f"a device runs only programs that toolchain `{DEFAULT}` compiles, not those of `{toolchain}`")
@@ -85,10 +85,10 @@ def run_cases(
     judge: JudgeArtifact,
     on_case: OnCase,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with the result of its run. Does not raise the error of a single case: the `error` of the case's
-    result has it.
+    """Runs each case on the devices and yields it with its result. The error of a single case is not raised: it is the
+    `error` of the case's result.
 
-    judge: function that returns the verdicts of the static analysis on an artifact. on_case: is called when a case starts
+    judge: function that returns the verdicts of the static analysis on an artifact. on_case: called when a case starts
     and when it has finished.
     """
     cores = count_cores()
@@ -119,7 +119,7 @@ class _DeviceRunner:
     judge: JudgeArtifact
 
     def run(self, case: CaseSpec, results: str) -> DeviceRun:
-        """Runs one case on the device and returns the result. Raises the workers' LigerdiagError.
+        """Runs one case on the device and returns the result. Raises the LigerdiagErrors of the workers.
 
         results: path of the directory for the devices' results.
         """
@@ -187,12 +187,12 @@ def run_judged_cases(
     draws: Callable[[CaseSpec], int],
     report_progress: OnProgress,
 ) -> Iterator[tuple[CaseSpec, DeviceRun]]:
-    """Yields each case with the result of its run on the device and the static verdicts, one case after another. Does not
-    raise the error of a single case: the `error` of the case's result has it.
+    """Runs one case after another on the device and judges its artifact. Yields each case with the results and the
+    static verdicts. The error of a single case is not raised: it is the `error` of the case's result.
 
-    effects: the user's declarations of kernels' effects, besides the declarations of each case. replay: how to replay the
-    program in program order, which gives the intended result; if it is None, the intended result comes from the case's
-    reference. timeout: seconds per case. draws: returns the number of draws of a case's arguments.
+    effects: the user's declarations of kernels' effects, besides the declarations of each case. replay: how to replay
+    the program in program order, which gives the intended result; if it is None, the intended result comes from the
+    case's reference. timeout: seconds per case. draws: returns the number of draws of a case's arguments.
     """
     toolchain = current_toolchain()
 

@@ -81,8 +81,8 @@ type Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def run_case(request: DeviceRequest, loader: CaseLoader, log: Path) -> DeviceAnswer:
-    """Compiles a case for the GPUs of this machine, runs it and times it; writes the outputs into the request's
-    directory. Raises InputError if there are too few devices, CompileError if compiling or running fails.
+    """Compiles a case for the GPUs of this machine, runs it and times it. Writes the outputs into the request's
+    directory. Raises InputError if there are too few GPUs, and CompileError if compiling or running fails.
     """
     with place_meshes(partial(arrange_gpus, request.compile.case_id)):
         case = loader.find_case(request.compile.source, request.compile.case_id)
@@ -133,15 +133,18 @@ _ASKED = "`--device`"
 
 
 def build_device_mesh(case: Case, *, asked: str = _ASKED) -> Mesh:
-    """Returns the case's mesh over the first GPUs of this machine. asked: as for `arrange_gpus`. Raises InputError if JAX
-    finds too few GPUs.
+    """Returns the case's mesh over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs.
+
+    asked: as for `arrange_gpus`.
     """
     return arrange_gpus(case.id, dict(case.mesh) or {"x": 1}, case.explicit_axes, asked=asked)
 
 
 def arrange_gpus(case_id: str, sizes: Mapping[str, int], explicit: Sequence[str], *, asked: str = _ASKED) -> Mesh:
-    """Returns a mesh of these sizes over the first GPUs of this machine. asked: the option or command that needs the GPUs,
-    for the message. Raises InputError if JAX finds too few GPUs.
+    """Returns a mesh of these sizes over the first GPUs of this machine. Raises InputError if JAX finds too few GPUs.
+
+    sizes: mesh axis to size. explicit: the axes that have JAX's type Explicit. asked: the option or command that needs
+    the GPUs, for the message.
     """
     needed = prod(sizes.values())
     library: Any = jax
@@ -204,8 +207,8 @@ def _note_differences(unsteady: dict[str, float], first: Mapping[str, Any], agai
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's (see `compile.cases.loader`), and returns the function that
-    answers requests.
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `compile.cases.loader`).
     """
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import configure_locations

@@ -60,7 +60,7 @@ Python function would need the interpreter at that time.
 
 @dataclass(slots=True, eq=False)
 class PlacedArray:
-    """An array on a device, with the range of bytes in which it lies."""
+    """An array on a device, inside a range of bytes that may have guard bytes around the array."""
 
     array: Any
     _whole: Any
@@ -74,13 +74,15 @@ class PlacedArray:
         return self._whole is not None
 
     def read(self) -> Bytes:
-        """Returns the array's bytes as they are on the device now; it can be called once."""
+        """Returns the bytes that the array has on the device now. It can be called once."""
         if self._whole is None:
             return view_bytes(np.array(self.array))
         return np.array(self._whole, np.uint8)[GUARD : GUARD + self.array.nbytes]
 
     def count_changed_guards(self) -> int:
-        """Returns the number of guard bytes whose value has changed since the array was placed; 0 if there are no guards."""
+        """Returns the number of guard bytes that have changed since the array was placed. Returns 0 if there are no
+        guards.
+        """
         if self._whole is None:
             return 0
         found: Bytes = np.array(self._whole, np.uint8)
@@ -111,8 +113,9 @@ def place_array(contents: Bytes, dtype: Any, shape: tuple[int, ...], device: Any
 
 
 def make_pattern(size: int, number: int) -> Bytes:
-    """Returns `size` bytes that a kernel would not write by chance. number: 0 or 1, which give patterns that differ in every
-    byte.
+    """Returns `size` bytes that a kernel would not write by chance.
+
+    number: 0 or 1. The two patterns differ in every byte.
     """
     drawn = np.random.Generator(np.random.PCG64(size)).integers(0, 256, size, np.uint8)
     return ~drawn if number % 2 else drawn

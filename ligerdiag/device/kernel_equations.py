@@ -28,7 +28,7 @@ type Visit = Callable[[Any, Sequence[Any]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelEquation:
-    """The equation of a kernel call in a traced program, and its place there."""
+    """The equation of a kernel call in a traced program, with its position there."""
 
     jaxpr: Any
     """The jaxpr that contains the equation."""
@@ -38,7 +38,7 @@ class KernelEquation:
 
 
 def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
-    """Yields each kernel call in a jaxpr and its sub-programs, each once."""
+    """Yields each kernel call in a jaxpr and its sub-programs once."""
     seen: set[int] = set()
 
     def walk(inner: Any, around: tuple[KernelEquation, ...]) -> Iterator[KernelEquation]:
@@ -58,7 +58,7 @@ def iterate_kernel_equations(jaxpr: Any) -> Iterator[KernelEquation]:
 
 @dataclass(slots=True, eq=False)
 class EagerEvaluation:
-    """One evaluation of a traced program, equation by equation, on arrays of a device."""
+    """Evaluates a traced program once, equation by equation, on arrays of a device."""
 
     visit: Visit
     visited: set[int] = field(default_factory=set[int])
@@ -69,7 +69,7 @@ class EagerEvaluation:
     """The keys of `missed` whose calls were not reached because an operation raised an error."""
 
     def run(self, closed: Any, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results of a closed jaxpr. Does not catch the errors of the operations."""
+        """Evaluates a closed jaxpr and returns its results. Does not catch the errors of its operations."""
         return self._evaluate(closed.jaxpr, closed.consts, arguments)
 
     def _evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:

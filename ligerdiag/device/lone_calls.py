@@ -24,6 +24,7 @@ from ligerdiag.compile.cases.device_queries import answer_as, import_as
 from ligerdiag.compile.cases.known_fields import fit_description
 from ligerdiag.compile.cases.live_functions import place_meshes
 from ligerdiag.compile.cases.loader import CaseLoader
+from ligerdiag.compile.cases.module_state.late_imports import LATE_IMPORTS
 from ligerdiag.compile.cases.normalize import normalize_case
 from ligerdiag.compile.lowering.call_names import name_calls
 from ligerdiag.compile.lowering.jax_versions import (
@@ -52,11 +53,11 @@ _JITS = ("jit", "pjit")
 
 
 def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
-    """Returns the kernel calls of the source's only case. If the request names a platform, also runs them there and returns
-    the observations.
+    """Returns the kernel calls of the source's only case. If the request names a platform, also runs the calls there
+    and returns the observations.
 
-    Raises CaseError if the function raises while JAX traces it, InputError if its arguments do not fit or there is no
-    device.
+    Raises CaseError if the function raises while JAX traces it. Raises InputError if its arguments do not fit, or if
+    there is no device of that platform.
     """
     library: Any = jax
     build, answering = _choose_devices(request)
@@ -111,6 +112,7 @@ def find_calls(request: OpcheckRequest, loader: CaseLoader) -> OpcheckAnswer:
         calls=(*calls, *missing),
         device=str(devices[0].device_kind) if runs.found else "",
         library_kernels=tuple(lowering.kernels.values()),
+        state_notes=LATE_IMPORTS.notes,
     )
 
 
@@ -207,12 +209,12 @@ class _Lowering:
     """The kernels of calls without a payload, by their targets."""
 
     def lower_equation(self, equation: Any) -> tuple[str, str]:
-        """Returns the same as `lower` for the call of a jaxpr's equation."""
+        """Lowers the call of a jaxpr's equation and returns the same as `lower`."""
         return self.lower(equation.primitive, equation.params, [variable.aval for variable in equation.invars])
 
     def lower(self, primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> tuple[str, str]:
-        """Returns (module, fault). `module` is the HLO of a program with this call alone, in base64. If JAX cannot lower the
-        call, `module` is empty and `fault` says why; otherwise `fault` is empty.
+        """Lowers one call as a program of its own. Returns (the program's HLO in base64, empty text). If JAX cannot
+        lower the call, returns (empty text, the reason).
         """
         library: Any = jax
         try:

@@ -14,8 +14,8 @@ from ligerdiag.workers.loop import Answerer, serve
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's (see `compile.cases.loader`), and returns the function that
-    answers requests.
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `compile.cases.loader`).
     """
     from ligerdiag.compile.cases.device_queries import install_answers
     from ligerdiag.compile.cases.loader import CaseLoader

@@ -27,8 +27,8 @@ DUMP = "xla_gpu_dump_autotune_results_to"
 
 
 def tune_case(request: TuningRequest, loader: CaseLoader, log: Path) -> TuningAnswer:
-    """Compiles a case for the GPUs of this machine, with autotuning, and writes XLA's choices to the file that the request
-    names. Raises InputError if there are too few GPUs, CompileError if compiling fails or XLA writes no file.
+    """Compiles a case with autotuning for the GPUs of this machine. Writes XLA's choices to the file that the request
+    names. Raises InputError if there are too few GPUs, and CompileError if compiling fails or XLA writes no file.
     """
     with place_meshes(partial(arrange_gpus, request.compile.case_id, asked=ASKED)):
         case = loader.find_case(request.compile.source, request.compile.case_id)
@@ -66,8 +66,8 @@ def _compile(request: TuningRequest, program: LoweredCase, key: str, log: Path, 
 
 
 def prepare() -> Answerer:
-    """Imports jax and triton, before any file of the user's (see `compile.cases.loader`), and returns the function that
-    answers requests.
+    """Imports jax and triton, and returns the function that answers requests. No file of the user's is imported before
+    them (see `compile.cases.loader`).
     """
     from ligerdiag.compile.lowering.lowered_case import configure_locations
     from ligerdiag.device.tuning_worker import tune_case

@@ -50,7 +50,7 @@ def compute_seconds(paths: Iterable[Path]) -> float:
 
 
 class BudgetError(ArtifactError):
-    """Raised if a module needs more memory or time than it may; the limits follow from the sizes of its files."""
+    """Raised if a module needs more memory or time than its limits, which follow from the sizes of its files."""
 
 
 class _TimeIsUp(BaseException):
@@ -59,7 +59,7 @@ class _TimeIsUp(BaseException):
 
 @contextmanager
 def limit_time(seconds: float, name: str) -> Generator[None]:
-    """Raises BudgetError, with `name` in its message, if the block takes more than `seconds` of processor time.
+    """Raises BudgetError if the block takes more than `seconds` of processor time. The message contains `name`.
 
     Has an effect only in the main thread.
     """
@@ -83,8 +83,8 @@ def limit_time(seconds: float, name: str) -> Generator[None]:
 
 @contextmanager
 def limit_memory(allowance: int, name: str) -> Generator[None]:
-    """Raises BudgetError, with `name` in its message, if the block needs more than `allowance` bytes of memory beyond the
-    process's current size.
+    """Raises BudgetError if the block needs more than `allowance` bytes of memory beyond the process's current size.
+    The message contains `name`.
 
     Has no effect if the operating system does not report the current size.
     """
@@ -117,9 +117,10 @@ _OTHERS = {
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"PK\x03\x04": "a zip file",
     b"BZh": "a bzip2 file",
+    b"PAR1": "a Parquet table, such as that of a sweep",
     b"\x7fELF": "a program",
     b"ML\xefR": "MLIR bytecode",
-    b"\x00": "a file that begins with a zero byte",
+    b"\x00": "binary data that begin with a zero byte",
 }
 _COMMENTS = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|//[^\n]*\n)*")
 _STABLEHLO = re.compile(rb"#loc|module(?:\s*@|\s*\{|\s+attributes\b)")
@@ -139,8 +140,12 @@ _SHORT = 64
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
+_TAR, _TAR_PLACE = b"ustar", 257
+"""The word that marks a tar archive, and where in the file it is."""
+
+
 class Form(StrEnum):
-    """The format of a file's contents, as far as the first bytes show the format."""
+    """The format of a file's contents, as far as its first bytes show it."""
 
     TEXT = "HLO text"
     PROTO = "protobuf"
@@ -148,10 +153,8 @@ class Form(StrEnum):
 
 
 def read_content(path: Path) -> bytes:
-    """Returns the file's bytes: unpacked if it is a gzip file, and without anything that copy and paste has put around
-    HLO text.
-
-    Raises ArtifactError if the file cannot be read, is too large, or is damaged.
+    """Returns the contents of a file. A gzip file is unpacked, and the additions of copy and paste are removed (see
+    `strip_paste`). Raises ArtifactError if the file cannot be read, is too large, or is damaged.
     """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
@@ -161,8 +164,8 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Returns the data, or its unpacked contents if it is a gzip file. Raises ArtifactError if the gzip file is damaged,
-    or if its contents are larger than the limit for a file of its size.
+    """Returns the unpacked contents of a gzip file. Any other data are returned unchanged. Raises ArtifactError if the
+    gzip file is damaged, or unpacks to more than the limit for its size.
     """
     if not data.startswith(_GZIP):
         return data
@@ -171,7 +174,7 @@ def unpack(data: bytes) -> bytes:
     while position < len(data):
         members += 1
         if members > MAXIMUM_GZIP_MEMBERS:
-            raise ArtifactError(f"is a gzip file of more than {MAXIMUM_GZIP_MEMBERS} members")
+            raise ArtifactError(f"the file is a gzip file of more than {MAXIMUM_GZIP_MEMBERS} members")
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             fed: bytes | memoryview = member.unconsumed_tail
@@ -181,12 +184,12 @@ def unpack(data: bytes) -> bytes:
             try:
                 block = member.decompress(fed, _BLOCK)
             except zlib.error as error:
-                raise ArtifactError(f"is a damaged gzip file ({error})") from error
+                raise ArtifactError(f"the file is a damaged gzip file ({error})") from error
             total += len(block)
             if total > limit:
-                raise ArtifactError(f"unpacks to more than {limit >> 20} MiB from {len(data)} bytes")
+                raise ArtifactError(f"the file unpacks to more than {limit >> 20} MiB from {len(data)} bytes")
             if not block and not member.eof and not fed:
-                raise ArtifactError("is a gzip file that ends too early")
+                raise ArtifactError("the file is a gzip file that ends too early")
             if block:
                 blocks.append(block)
         position -= len(member.unused_data)
@@ -194,17 +197,17 @@ def unpack(data: bytes) -> bytes:
         position = padding.end() if padding else position
     unpacked = b"".join(blocks)
     if unpacked.startswith(_GZIP):
-        raise ArtifactError("is a gzip file inside a gzip file: unpack it once")
+        raise ArtifactError("the file is a gzip file inside a gzip file: unpack it once")
     return unpacked
 
 
 def strip_paste(data: bytes) -> bytes:
-    """Returns HLO text without the additions of copy and paste: a byte order mark, a `>` before each line, and text
-    before and after the module.
+    """Returns HLO text without the additions of copy and paste. These are a byte order mark, a `>` before each line,
+    and text before and after the module.
 
-    If the data are Markdown, returns the HLO between the fences. Any other data is returned unchanged. Lines of HLO after
-    the last closed computation are kept: they show that the text was cut off there. Without these lines, a computation that
-    another computation calls would look like the entry.
+    If the data are Markdown, returns the HLO between the fences. Any other data is returned unchanged. Lines of HLO
+    after the last closed computation are kept: they show that the text was cut off there. Without these lines, a
+    computation that another computation calls would look like the entry.
     """
     bare = data.removeprefix(_UTF8_MARK)
     if data.startswith(_UTF16_MARKS):
@@ -224,11 +227,11 @@ def strip_paste(data: bytes) -> bytes:
 
 
 def take_fenced(data: bytes) -> bytes:
-    """Returns the HLO between the fences (``` or ~~~) of Markdown, concatenated.
+    """Returns the HLO between the fences (``` or ~~~) of Markdown as one text.
 
-    A fence ends only at a line with at least as many of its characters, or else at the end of the data. Other fenced text,
-    such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text ends at the first fence.
-    Any other data is returned unchanged; so is text that has modules both inside and outside of fences.
+    A fence ends only at a line with at least as many of its characters, or else at the end of the data. Other fenced
+    text, such as lowered StableHLO or a log, is dropped. If a module comes before all fences, its text ends at the
+    first fence. Any other data is returned unchanged; so is text that has modules both inside and outside of fences.
     """
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) or _FENCE.search(data, 0, _HEAD_BYTES) is None:
         return data
@@ -281,8 +284,8 @@ def _strip_end(text: bytes) -> bytes:
 
 
 def split_modules(data: bytes) -> tuple[bytes, ...]:
-    """Splits HLO text with several modules, one after another, as compilers' tests have it, and returns the text of each
-    module. Any other data is returned unchanged, as the only member of the tuple.
+    """Splits HLO text with several modules into the text of each module. Such text occurs in compilers' tests. Any
+    other data is returned unchanged, as the only member of the tuple.
     """
     starts: list[int] = []
     seen = quotes = 0
@@ -297,19 +300,23 @@ def split_modules(data: bytes) -> tuple[bytes, ...]:
 
 
 def has_entry(text: bytes) -> bool:
-    """Returns whether HLO text marks its entry computation. If it does not, XLA's parser takes the last computation."""
+    """Returns whether HLO text marks its entry computation. Without a mark, XLA's parser takes the last computation as
+    the entry.
+    """
     return _ENTRY.search(text) is not None
 
 
 def compute_form(data: bytes) -> Form:
-    """Returns the format of the data. Data of unclear format count as a protobuf, because a protobuf has no distinctive
-    first bytes. Raises ArtifactError if ligerdiag does not read the format.
+    """Returns the format of the data. Data without distinctive first bytes count as a protobuf, because a protobuf has
+    none. Raises ArtifactError if the data have a format that ligerdiag does not read.
     """
     for magic, what in _OTHERS.items():
         if data.startswith(magic):
-            raise ArtifactError(f"is {what}: expected an HloProto or HLO text, plain or gzipped")
+            raise ArtifactError(f"the file is {what}: expected an HloProto or HLO text, plain or gzipped")
+    if data[_TAR_PLACE : _TAR_PLACE + len(_TAR)] == _TAR:
+        raise ArtifactError("the file is a tar archive: unpack it, and inspect the folder that was in it")
     if not data:
-        raise ArtifactError("is empty")
+        raise ArtifactError("the file is empty")
     match = _COMMENTS.match(data, 0, _HEAD_BYTES)
     start = match.end() if match else 0
     rest = data[start : start + 64]
@@ -319,19 +326,20 @@ def compute_form(data: bytes) -> Form:
         return Form.BUFFERS
     if _STABLEHLO.match(rest):
         raise ArtifactError(
-            "is StableHLO: expected HLO, as `--xla_dump_to` writes it or `compiled.as_text()` returns it"
+            "the file is StableHLO: expected HLO, as `--xla_dump_to` writes it or `compiled.as_text()` returns it"
         )
     if _is_headless(data):
         return Form.TEXT
     if _UNPRINTABLE.search(data, 0, _HEAD_BYTES) is None and len(data) > _SHORT:
         raise ArtifactError(
-            "is text in which no line begins with `HloModule` or `ENTRY`: expected an HloProto or HLO text"
+            "the file is text in which no line begins with `HloModule` or `ENTRY`: expected an HloProto or HLO text"
         )
     return Form.PROTO
 
 
 def is_whole(data: bytes) -> bool:
-    """Returns whether HLO is complete, by a quick check that detects a truncated file; false for bytes that are no HLO.
+    """Returns whether HLO is complete. Detects a truncated file by a quick check. Returns false for bytes that are not
+    HLO.
 
     A protobuf is parsed as the message type Empty, which has no fields, so only the outermost fields are checked.
     """

@@ -15,6 +15,7 @@ although other files of the same module have one, such as the snapshots of a run
 to the only module whose name fits.
 
 - A directory is searched recursively; symbolic links out of it are not followed.
+- Runs on different GPUs may have written into one folder: each target of a module is a module of its own.
 - The module after optimizations is read from its protobuf, which has the buffer assignment; if there is none, from its
   text. Its other files are alternatives, in case the first one is truncated.
 - A file that the user names is read whatever its name. If its name is one of XLA's, the other files of its module are
@@ -45,7 +46,7 @@ from ligerdiag.untrusted_files import (
 
 
 class Role(StrEnum):
-    """The content of a file in a dump, such as the module after optimizations, with its schedule."""
+    """The content of a file in a dump, for example the module after optimizations with its schedule."""
 
     PROGRAM = "program"
     """The module before optimizations."""
@@ -94,7 +95,7 @@ _BEFORE = re.compile(r"(?:(?P<module>.*)\.)?before_optimizations", re.DOTALL)
 
 
 def parse_dump_name(name: str) -> DumpName | None:
-    """Parses the name of one file, without its directory; None if XLA gives no file such a name."""
+    """Parses the name of one file, without its directory. Returns None if XLA gives no file such a name."""
     head = _HEAD.fullmatch(name)
     if head is None:
         return None
@@ -136,8 +137,8 @@ _ENDINGS = (".hlo.pb", ".hlo.pb.gz", ".hlo", ".hlo.gz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFiles:
-    """The files of one compilation. There may be several files with the same content, such as the optimized module as a
-    protobuf and as text; such files are in the order in which they are to be tried.
+    """The files of one compilation. Several files may have the same content, for example the optimized module as a
+    protobuf and as text. Such files are in the order in which ligerdiag tries them.
     """
 
     id: str
@@ -160,7 +161,7 @@ class ModuleFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """The modules and artifacts found under a path, and counts of what was left out."""
+    """The modules and artifacts found under a path, and the numbers of those left out."""
 
     modules: tuple[ModuleFiles, ...] = ()
     artifacts: tuple[Path, ...] = ()
@@ -178,14 +179,14 @@ class Dump:
 
 
 def count_modules(path: Path) -> int:
-    """Returns how many modules a file contains, by reading all of it; raises ArtifactError if it cannot be read."""
+    """Counts the modules in a file by reading all of it. Raises ArtifactError if the file cannot be read."""
     return len(split_modules(read_content(path)))
 
 
 @dataclass(slots=True, eq=False)
 class ModuleCounter:
-    """Counts the modules in each file. All files together are counted within limits; a file whose modules cannot be counted
-    is taken for one module.
+    """Counts the modules in each file, within limits for all files together. A file that cannot be counted counts as
+    one module.
     """
 
     count: Callable[[Path], int | None]
@@ -198,7 +199,7 @@ class ModuleCounter:
     _known: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     def find(self, path: Path) -> int:
-        """Returns the number of modules in the file; 1 if the modules cannot be counted."""
+        """Returns the number of modules in the file. Returns 1 if they cannot be counted."""
         key = _identify(path)
         if key is not None and key in self._known:
             return self._known[key]
@@ -219,8 +220,8 @@ class ModuleCounter:
 
 
 def count_here(path: Path) -> int | None:
-    """Returns the number of modules in a file, or None if it cannot be read. Counts them in this process, without limits on
-    time and memory, which suits the user's own files.
+    """Counts the modules in a file in this process, without limits on time and memory. This suits the user's own files.
+    Returns None if the file cannot be read.
     """
     try:
         return count_modules(path)
@@ -243,16 +244,34 @@ class _Group:
 
     name: str = ""
     target: str = ""
-    files: dict[Role, list[tuple[bool, Path]]] = field(default_factory=dict[Role, "list[tuple[bool, Path]]"])
+    files: list[tuple[DumpName, Path]] = field(default_factory=list["tuple[DumpName, Path]"])
 
     def add(self, parsed: DumpName, path: Path) -> None:
         self.name = self.name or parsed.module
         if parsed.role is Role.OPTIMIZED:
             self.target = self.target or parsed.target
-        self.files.setdefault(parsed.role, []).append((not parsed.is_proto, path))
+        self.files.append((parsed, path))
 
     def list_files(self, role: Role) -> tuple[Path, ...]:
-        return tuple(path for _, path in sorted(self.files.get(role, ())))
+        return tuple(
+            path for _, path in sorted((not one.is_proto, path) for one, path in self.files if one.role is role)
+        )
+
+    def split_by_target(self) -> tuple["_Group", ...]:
+        """Returns one group for each target for which the module was compiled, in the order of their names. A file whose
+        name gives no target belongs to each.
+        """
+        targets = sorted({one.target for one, _ in self.files if one.role is Role.OPTIMIZED and one.target})
+        if len(targets) < 2:
+            return (self,)
+        return tuple(
+            _Group(
+                name=self.name,
+                target=target,
+                files=[(one, path) for one, path in self.files if one.target in ("", target)],
+            )
+            for target in targets
+        )
 
 
 type _Key = tuple[Path, str, str]
@@ -260,10 +279,10 @@ type _Key = tuple[Path, str, str]
 
 
 def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
-    """Returns the modules under the path.
+    """Returns the modules under the path. Raises InputError if the path does not exist or is neither a file nor a
+    directory.
 
-    counter: counts the modules of a text that may contain several; by default, in this process. Raises InputError if
-    the path does not exist or is neither file nor directory.
+    counter: counts the modules of a text that may contain several; by default, in this process.
     """
     counter = counter or ModuleCounter(count_here)
     try:
@@ -275,7 +294,7 @@ def find_modules(path: Path, counter: ModuleCounter | None = None) -> Dump:
             raise InputError(f"no file or directory `{path}`")
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror or error}") from error
-    raise InputError(f"expected a file or a directory but `{path}` is neither")
+    raise InputError(f"expected a file or a directory, but `{path}` is neither")
 
 
 def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:
@@ -324,7 +343,9 @@ def _find_in_directory(root: Path, counter: ModuleCounter) -> Dump:
 
 
 def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
-    """Returns the module to which a file belongs, with this file first."""
+    """Returns the module to which a file belongs, with this file first; a file from before the optimizations belongs to the
+    module of each target.
+    """
     parsed = parse_dump_name(path.name)
     if parsed is None or parsed.role in (Role.SNAPSHOT, Role.OTHER, Role.BUFFERS, Role.ARGUMENTS):
         return Dump(modules=_list_in_file(path, path.name, counter))
@@ -338,9 +359,13 @@ def _find_beside(path: Path, counter: ModuleCounter) -> Dump:
         and (other.role is not parsed.role or sibling.name == path.name)
         and (not other.module or not parsed.module or other.module == parsed.module)
     ]
-    for key, group in _group(siblings):
-        if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED):
-            return Dump(modules=(_make_module(key, group, path.parent),))
+    modules = [
+        _make_module(key, group, path.parent)
+        for key, group in _group(siblings)
+        if path in group.list_files(parsed.role) and group.list_files(Role.OPTIMIZED)
+    ]
+    if modules:
+        return Dump(modules=tuple(modules))
     return Dump(modules=(ModuleFiles(id=path.name, target="", optimized=(path,)),))
 
 
@@ -414,7 +439,8 @@ def _group(named: Sequence[tuple[Path, DumpName]]) -> list[tuple[_Key, _Group]]:
             of = [group for (key, module), group in groups.items() if _may_be_of(path, parsed, key, module)]
             if len(of) == 1:
                 of[0].add(parsed, path)
-    return sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+    ordered = sorted(((key, group) for (key, _), group in groups.items()), key=lambda entry: (*entry[0], entry[1].name))
+    return [(key, one) for key, group in ordered for one in group.split_by_target()]
 
 
 def _may_be_of(path: Path, run: DumpName, key: _Key, module: str) -> bool:

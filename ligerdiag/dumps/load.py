@@ -14,22 +14,22 @@ Files about the launches of a module:
     module_0003.jit_step.debug_options                            the flags that are not at their defaults
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from ligerdiag.dumps.content import Form, compute_form, is_whole, read_content, split_modules
 from ligerdiag.dumps.find import ModuleFiles, parse_dump_name
+from ligerdiag.dumps.same_program import describe_difference, list_names
 from ligerdiag.dumps.text_details import make_program_orders, parse_buffer_text
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.buffers import BufferAssignment
 from ligerdiag.hlo.module import HloModule, is_tagged
 from ligerdiag.hlo.parse import parse_hlo, parse_hlo_module, parse_module, pause_collector
-from ligerdiag.hlo.shape import DTYPE_NAMES, is_tiled, iterate_leaf_shapes
+from ligerdiag.hlo.shape import is_tiled, iterate_leaf_shapes
 from ligerdiag.hlo.thunks import CommandOrder, ThunkSequence, parse_command_order, parse_thunks
-from ligerdiag.hlo.xla_pb2 import HloModuleProto, ShapeProto
-from ligerdiag.text import count_of
+from ligerdiag.hlo.xla_pb2 import HloModuleProto
 
 CUSTOM_CALL = b"custom-call"
 
@@ -57,17 +57,29 @@ class LoadedModule:
 
 
 class NoScheduleError(ArtifactError):
-    """Raised if a module can be read but has no schedule. Such a module is not the one that runs."""
+    """Raised for a module that can be read but has no schedule, so it is not the module that runs."""
 
 
 def may_hold_kernels(files: ModuleFiles) -> bool:
-    """Returns whether a module's files may contain custom calls; true also if they cannot be read to the end."""
+    """Returns whether a module's files may contain custom calls. Returns true for files that cannot be read to the end."""
     try:
         forms = (files.optimized, files.program)
-        contents = [_read_first(paths, lambda path: _read(files, path), [])[0] for paths in forms if paths]
-        return any(CUSTOM_CALL in data or not is_whole(data) for data in contents)
+        firsts = [_read_first(paths, lambda path: _read(files, path), []) for paths in forms if paths]
+        if any(CUSTOM_CALL in data or not is_whole(data) for data, _ in firsts):
+            return True
     except ArtifactError:
         return True
+    read = [path for _, path in firsts]  # the other forms may be of another run
+    return any(CUSTOM_CALL in _read_if_whole(path) for paths in forms for path in paths if path not in read)
+
+
+def _read_if_whole(path: Path) -> bytes:
+    """Returns the contents of a file; nothing if it cannot be read to the end."""
+    try:
+        data = read_content(path)
+        return data if is_whole(data) else b""
+    except ArtifactError:
+        return b""
 
 
 def may_hold_buffers(files: ModuleFiles) -> bool:
@@ -79,8 +91,8 @@ def may_hold_buffers(files: ModuleFiles) -> bool:
 
 
 def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False) -> LoadedModule:
-    """Reads the modules of one compilation. Raises ArtifactError if no file of its optimized module can be read, or that
-    module is for a TPU, NoScheduleError if that module has no schedule.
+    """Reads the modules of one compilation. Raises NoScheduleError if the optimized module has no schedule. Raises
+    ArtifactError if the optimized module is for a TPU, or if no file of it can be read.
 
     translate: turns HLO text and its name into the bytes of an HloModuleProto. alone: whether to leave out the module
     before optimizations.
@@ -92,6 +104,7 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
             raise ArtifactError(f"`{path.name}` is not covered: {_FOR_TPU}")
         if not optimized.is_scheduled:
             raise NoScheduleError(f"`{path.name}` holds no schedule: expected the module after optimizations")
+        _require_one_run(optimized, path, files.optimized)
         if buffers is None and files.buffers:
             buffers = _read_buffers(files.buffers, optimized, notes)
         programs: tuple[HloModule, ...] = ()
@@ -113,6 +126,22 @@ def load_module(files: ModuleFiles, translate: Translate, *, alone: bool = False
     )
 
 
+def _require_one_run(optimized: HloModule, path: Path, paths: Sequence[Path]) -> None:
+    """Raises ArtifactError if one of the files after `path` has an instruction that the module from `path` lacks. Then the
+    files are not the forms of one module: one run has written protobufs into the folder, and another one text.
+    """
+    names: set[str] = set()
+    for other in paths[paths.index(path) + 1 :]:
+        data = _read_if_whole(other)
+        names = names or {one.name for one in optimized.instructions}
+        found = next((name for name in list_names(data) if name not in names), "")
+        if found:
+            raise ArtifactError(
+                f"`{other.name}` has an instruction `{found}` and `{path.name}` has not, so they are of different runs:"
+                " inspect the file of the run that you mean by its path"
+            )
+
+
 _FOR_TPU = "a program for a TPU, whose arrays are padded to tiles; ligerdiag judges programs for GPUs"
 
 
@@ -132,7 +161,7 @@ def _read(files: ModuleFiles, path: Path) -> bytes:
         raise ArtifactError(f"cannot read `{path}`: {error.strerror or error}") from error
     parts = _read_parts(path, status.st_ino, status.st_size, status.st_mtime_ns)
     if files.part > len(parts):
-        raise ArtifactError(f"`{path.name}` was changed: it holds fewer modules than before")
+        raise ArtifactError(f"`{path.name}` has changed while ligerdiag read it: it holds fewer modules than before")
     return parts[files.part - 1]
 
 
@@ -160,63 +189,10 @@ def _parse_same_program(
 ) -> tuple[tuple[HloModule, ...], bool]:
     """Returns the result of `_parse_programs`. Raises ArtifactError if the file holds another program than `optimized`."""
     programs, is_numbered = _parse_programs(files, path, translate)
-    difference = _describe_difference(programs[0], optimized)
+    difference = describe_difference(programs[0], optimized)
     if difference:
         raise ArtifactError(f"`{path.name}` belongs to another program, so it is not used: {difference}")
     return programs, is_numbered
-
-
-def _describe_difference(program: HloModule, optimized: HloModule) -> str:
-    """Returns the evidence that the module before optimizations is of another program than the optimized module; empty if
-    there is none.
-
-    Files of two programs may have matching names. Two modules of one program have the same name, and the same number in
-    the process that compiled it, if the files give a number. Their entry computations have equally many parameters, and
-    equally many arrays as results. Each of these keeps its element type and rank, and no dimension gets longer: the
-    partitioner makes them shorter. Modules that agree in all of this may still be of different programs; tags, operands
-    and kernels say more (see `analysis.tag_trust`).
-    """
-    return next(_list_differences(program, optimized), "")
-
-
-def _list_differences(program: HloModule, optimized: HloModule) -> Iterator[str]:
-    if program.name != optimized.name:
-        yield f"it is called `{program.name}`, but the optimized module is called `{optimized.name}`"
-    if program.number and optimized.number and program.number != optimized.number:
-        yield f"it is module {program.number} of its process, but the optimized module is module {optimized.number}"
-    ends = (
-        (
-            "parameter",
-            [one.shape for one in program.entry.parameters],
-            [one.shape for one in optimized.entry.parameters],
-        ),
-        ("output", [program.entry.root.shape], [optimized.entry.root.shape]),
-    )
-    for what, before, after in ends:
-        one, other = _list_arrays(before), _list_arrays(after)
-        if len(one) != len(other):
-            yield f"its {what}s hold {count_of(len(one), 'array')}, but the optimized module's {what}s hold {len(other)}"
-        for number, (written, left) in enumerate(zip(one, other, strict=False)):
-            if not _may_become(written, left):
-                shapes = f"{_describe_shape(written)}, but in the optimized module it is {_describe_shape(left)}"
-                yield f"its {what} {number} is {shapes}"
-
-
-def _list_arrays(shapes: Sequence[ShapeProto]) -> list[ShapeProto]:
-    return [leaf for shape in shapes for _, leaf in iterate_leaf_shapes(shape)]
-
-
-def _may_become(written: ShapeProto, left: ShapeProto) -> bool:
-    """Returns whether XLA may have made the shape `left` out of the shape `written`."""
-    return (
-        left.element_type == written.element_type
-        and len(left.dimensions) == len(written.dimensions)
-        and all(a <= b for a, b in zip(left.dimensions, written.dimensions, strict=True))
-    )
-
-
-def _describe_shape(shape: ShapeProto) -> str:
-    return f"{DTYPE_NAMES.get(shape.element_type, 'something')}[{','.join(map(str, shape.dimensions))}]"
 
 
 def _parse_programs(files: ModuleFiles, path: Path, translate: Translate) -> tuple[tuple[HloModule, ...], bool]:
@@ -243,7 +219,8 @@ def _require_module(path: Path, data: bytes) -> Form:
         raise ArtifactError(f"`{path.name}`: {error}") from error
     if form is Form.BUFFERS:
         raise ArtifactError(
-            f"`{path.name}` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its name"
+            f"`{path.name}` is a buffer assignment: pass the module's file, which has no `-buffer-assignment` in its "
+            "name"
         )
     return form
 
@@ -292,7 +269,7 @@ _FLAGS = ("debug_options",)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpedLaunches:
-    """The launches of a module, as far as the dump has files about them. A module can be judged without such files."""
+    """The launches of a module, as far as the dump has files about them. A module can be judged without these files."""
 
     thunks: ThunkSequence | None = None
     command_order: CommandOrder | None = None
@@ -302,8 +279,9 @@ class DumpedLaunches:
 
 
 def load_launches(optimized: Path) -> DumpedLaunches:
-    """Returns the launches of a module, read from the files beside it. Symbolic links are not followed. optimized: the file
-    with the module after optimizations.
+    """Returns the launches of a module from the files beside the module's. Symbolic links are not followed.
+
+    optimized: the file with the module after optimizations.
     """
     notes: list[str] = []
     thunks: ThunkSequence | None = None

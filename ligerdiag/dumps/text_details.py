@@ -40,8 +40,8 @@ _COUNTER = re.compile(r"(.*?)(?:\.(\d{1,18}))?")
 
 def make_program_orders(module: HloModuleProto) -> tuple[HloModuleProto, ...]:
     """Returns copies of the module in the two orders of its operations that differ most. Kernel calls come as early as
-    possible in one, and as late as possible in the other. If the calls have names of several kinds, either kind may come
-    first, and there are four copies. Returns only the module itself if it has no kernel call.
+    possible in one of them, and as late as possible in the other. If the calls have names of several kinds, either kind
+    may come first, and there are four copies. A module without kernel calls is returned itself, as the only one.
 
     In each copy, instruction ids increase in program order, and computations come before their callers.
     """
@@ -166,12 +166,12 @@ _FLAGS = frozenset({"constant", "thread-local", "maybe-live-out", "preallocated-
 
 
 def parse_buffer_text(text: str, module: HloModule) -> BufferAssignment:
-    """Returns the buffer assignment of the module. Raises ArtifactError if the text has another format, or belongs to
+    """Parses the buffer assignment of the module. Raises ArtifactError if the text has another format, or belongs to
     another module.
     """
     lines = text.split("\n")
     if lines[0].rstrip() != HEADING:
-        raise ArtifactError(f"expected `{HEADING}` but got `{lines[0]:.60}`")
+        raise ArtifactError(f"expected `{HEADING}` as the first line but got `{lines[0]:.60}`")
     proto = BufferAssignmentProto()
     allocation: BufferAllocationProto | None = None
     for number, line in enumerate(lines[1:], start=2):

@@ -48,7 +48,7 @@ from ligerdiag.workers.templates import WorkerDied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRequest:
-    """Asks a text worker for the protobuf of a module given as text."""
+    """A request to a text worker: convert a module from text to protobuf."""
 
     text: str
     """Path of a file with HLO text, UTF-8, not compressed."""
@@ -59,16 +59,15 @@ class TextRequest:
 
 
 def make_text_job(request: TextRequest, name: str) -> Job[None]:
-    """Returns the job for a text worker; the job is done when the file with the protobuf is written. name: the name of the
-    job in messages.
+    """Returns the job for a text worker. The job is done when the worker has written the file with the protobuf.
 
-    The worker limits its own processor time. The job's limit of wall-clock time is many times longer, because the machine
-    may be busy.
+    The worker limits its own processor time. The job's limit of wall-clock time is many times longer, because the
+    machine may be busy. name: the name of the job in messages.
     """
 
     def parse(line: str) -> None:
         if read_str(parse_answer(line), "proto") != request.proto:
-            raise FieldError("the worker answered for another file")
+            raise FieldError("the worker's answer names a file that was not requested")
 
     return Job(
         source=Source(module="HLO text", root="/"),
@@ -84,7 +83,7 @@ def parse_text_request(job: Json) -> TextRequest:
 
 
 def render_text_answer(request: TextRequest) -> str:
-    """Returns the line by which a worker tells its parent process that the requested protobuf is written."""
+    """Returns the worker's answer: a line that says that the requested protobuf is written."""
     return json.dumps({"answer": {"proto": request.proto}}) + "\n"
 
 
@@ -94,7 +93,7 @@ MAXIMUM_MESSAGE = 300
 
 
 def prepare() -> Answerer:
-    """Imports jaxlib (but not jax), and returns the function that answers requests."""
+    """Imports jaxlib, but not jax, and returns the function that answers requests."""
     parse = _find_parser()
 
     def answer(job: Json, log: Path) -> str:
@@ -109,7 +108,7 @@ def prepare() -> Answerer:
         except Exception as fault:
             traceback.print_exception(fault)
             raise CompileError(
-                f"jaxlib cannot parse it as HLO text: {read_message(fault)[:MAXIMUM_MESSAGE]}"
+                f"jaxlib cannot parse the module as HLO text: {read_message(fault)[:MAXIMUM_MESSAGE]}"
             ) from fault
         Path(request.proto).write_bytes(proto)
         return render_text_answer(request)
@@ -179,7 +178,7 @@ def _restore_elided(serialized: bytes) -> bytes:
 
 
 class Translator:
-    """Converts HLO text to protobuf with text workers. It is a context manager: at the end of the block, the workers end."""
+    """Converts HLO text to protobuf with text workers. It is a context manager: the workers end with the block."""
 
     def __init__(self, *, cache: Cache, timeout: float | None = None) -> None:
         """Sets the options; the first text starts a worker.
@@ -201,23 +200,26 @@ class Translator:
         self._stack.close()
 
     def translate(self, data: bytes, name: str) -> bytes:
-        """Returns the serialized HloModuleProto of HLO text in UTF-8. name: the file's name, for messages.
+        """Returns the serialized HloModuleProto of HLO text in UTF-8.
 
-        Raises ArtifactError if the text is too large, has no ENTRY or is no UTF-8, if jaxlib is missing or does not parse
-        it, or if parsing it ends the worker; LigerdiagError if the temporary folder cannot be used.
+        name: the file's name, for messages. Raises ArtifactError if the text is too large, has no ENTRY or is not
+        UTF-8, if jaxlib is missing or does not parse it, or if parsing it ends the worker. Raises LigerdiagError if the
+        temporary folder cannot be used.
         """
         if len(data) > MAXIMUM_TEXT_BYTES:
             raise ArtifactError(
-                f"`{name}` has {len(data)} bytes of text, more than {MAXIMUM_TEXT_BYTES}: give a protobuf"
+                f"`{name}` has {len(data)} bytes of text, more than {MAXIMUM_TEXT_BYTES}: pass the module as a protobuf"
             )
         try:
             data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ArtifactError(f"`{name}` is no HLO text: {error.reason} at byte {error.start}") from error
+            raise ArtifactError(f"`{name}` is not HLO text: {error.reason} at byte {error.start}") from error
         if not has_entry(data):
-            raise ArtifactError(f"`{name}` has no ENTRY computation: it is cut off, or a part of a module")
+            raise ArtifactError(f"`{name}` has no ENTRY computation: it is cut off, or only a part of a module")
         if _ELIDED_OPERAND.search(data):
-            raise ArtifactError(f"`{name}` leaves out the values of a constant in a list of operands: give a protobuf")
+            raise ArtifactError(
+                f"`{name}` leaves out the values of a constant in a list of operands: pass the module as a protobuf"
+            )
         if is_missing("jaxlib"):
             raise ArtifactError(describe_missing(f"`{name}` is HLO text, whose parser", "jaxlib"))
         pool, scratch = self._start(len(data))
@@ -232,7 +234,9 @@ class Translator:
             return _restore_elided(translated) if elided else translated
         except CompileError as error:
             if isinstance(error.__cause__, WorkerDied) and "SIGPROF" in str(error.__cause__):
-                raise ArtifactError(f"parsing `{name}` was ended after {seconds:.3g} s of processor time") from error
+                raise ArtifactError(
+                    f"ligerdiag stopped parsing `{name}` after {seconds:.3g} s of processor time"
+                ) from error
             raise ArtifactError(f"`{name}`: {error}") from error
         except OSError as error:
             raise LigerdiagError(f"cannot use the directory `{scratch}`: {error.strerror or error}") from error

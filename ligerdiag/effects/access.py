@@ -14,10 +14,10 @@ from ligerdiag.model.findings import OutsideAccess, SourceLine
 
 
 class ReadsBeforeWrite(StrEnum):
-    """Whether programs of the grid read elements that they have not written before. If they do, the buffer's old contents
-    matter.
+    """Whether any program of the grid reads an element of a buffer that it has not written before. If so, the buffer's old
+    contents matter.
 
-    YES means that some program certainly does; NO means that no program can.
+    YES means that some program certainly does so; NO means that no program can.
     """
 
     NO = "no"
@@ -38,9 +38,9 @@ class WriteCoverage(StrEnum):
 
 
 class Neighbours(StrEnum):
-    """Whether a program of the grid reads or writes an element that another program writes.
+    """Whether two programs of the grid use one element of a buffer, and at least one of them writes it.
 
-    SHARED means that some programs certainly do; DISJOINT means that no program can.
+    SHARED means that two programs certainly do so; DISJOINT means that no two programs can.
     """
 
     DISJOINT = "disjoint"
@@ -50,8 +50,8 @@ class Neighbours(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRead:
-    """A read that sees contents from before the launch. Other programs may overwrite the bytes during the launch, so only
-    the first program that reads them certainly sees the old contents.
+    """A read that sees a buffer's contents from before the launch. Programs of the grid may overwrite the bytes during the
+    launch, so only the first program that reads them certainly sees the old contents.
     """
 
     is_atomic: bool
@@ -99,12 +99,11 @@ UNUSED = OperandUse(reads_before_write=ReadsBeforeWrite.NO, coverage=WriteCovera
 
 
 def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
-    """Returns a use of one buffer that is true of every configuration (tuned choice of block sizes, warps and so on)
-    that the launcher may run.
+    """Joins the uses of one buffer in several configurations into a use that is true of all of them. A configuration is a
+    tuned choice of block sizes, warps and so on, which the launcher may run.
 
-    If the kernel reads old contents, or its programs share bytes, in one configuration, the result says that it does.
-    The coverage is UNKNOWN unless it is the same in all configurations. uses: the use of the buffer in each
-    configuration, at least one.
+    The result is YES or SHARED if the use in one configuration is. The coverage is UNKNOWN unless it is the same in all
+    configurations. uses: the use of the buffer in each configuration, at least one.
     """
     found = tuple(uses)
     reads = {use.reads_before_write for use in found}
@@ -129,14 +128,15 @@ def join_uses(uses: Iterable[OperandUse]) -> OperandUse:
         may_read_old=any(use.may_read_old for use in found),
     )
     if joined.is_unknown and not joined.reason and len(found) > 1:
-        return replace(joined, reason="the configurations among which the autotuner chooses use the buffer differently")
+        return replace(joined, reason="the configurations that the autotuner tries use the buffer in different ways")
     return joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Says whether a kernel's programs would write bytes that other programs read, in one case: the buffers `reader` and
-    `writer` are exactly the same bytes. The two may also be one buffer, which the kernel reads and writes.
+    """Says whether programs of the grid would conflict if two buffers were the same bytes. They conflict if one writes
+    bytes that another one reads. `reader` is the buffer that the kernel reads, `writer` the buffer that it writes; they
+    may be one buffer.
     """
 
     reader: int
@@ -161,10 +161,11 @@ class InPlace:
 
 
 def join_in_place(found: Sequence[Sequence[InPlace]]) -> tuple[InPlace, ...]:
-    """Returns, for each pair of buffers, an `InPlace` that is true of every configuration that the launcher may run.
+    """Joins the pairs of buffers of several configurations. The `InPlace` of a pair is true of all configurations that
+    the launcher may run.
 
-    A pair is SHARED if it is SHARED in at least one configuration, and DISJOINT if it is DISJOINT in all configurations. All
-    other pairs are omitted. found: for each configuration, its known pairs.
+    A pair is SHARED if it is SHARED in at least one configuration, and DISJOINT if it is DISJOINT in all configurations.
+    A pair that is neither is left out. found: for each configuration, its known pairs.
     """
     by_pair: dict[tuple[int, int], list[InPlace]] = {}
     for configuration in found:
@@ -191,7 +192,7 @@ class Access(StrEnum):
     UNKNOWN = "unknown"
 
     def cover(self, other: "Access") -> "Access":
-        """Returns the lowest `Access` that includes both this one and `other`, such as READ_WRITE for READ and WRITE."""
+        """Returns the lowest `Access` that includes this access and `other`: READ_WRITE for READ and WRITE."""
         if self is other or other is Access.NONE:
             return self
         if self is Access.NONE:
@@ -212,7 +213,7 @@ class Access(StrEnum):
 
 
 def join_all(accesses: Iterable[Access]) -> Access:
-    """Returns the lowest `Access` that includes all the given ones; NONE if there are none."""
+    """Returns the lowest `Access` that includes all of `accesses`; NONE if `accesses` is empty."""
     result = Access.NONE
     for access in accesses:
         result = result.cover(access)
@@ -222,10 +223,10 @@ def join_all(accesses: Iterable[Access]) -> Access:
 def compute_plain_use(
     access: Access, reason: str, *, zeroed: bool = False, is_uninitialised: bool = False
 ) -> OperandUse:
-    """Returns the use of a buffer as far as the access alone decides it; all other properties are UNKNOWN.
+    """Returns the use of a buffer of which only the access is known. Properties that the access does not decide are UNKNOWN.
 
-    reason: why nothing more is known. zeroed: the launcher zeroes bytes of the buffer first. is_uninitialised: the buffer is
-    an output that the launcher does not zero.
+    reason: why nothing more is known. zeroed: whether the launcher zeroes bytes of the buffer first. is_uninitialised:
+    whether the buffer is an output that the launcher does not zero.
     """
     if access is Access.NONE and not zeroed:
         return UNUSED
@@ -295,26 +296,25 @@ class CallEffects:
             object.__setattr__(self, "operand_names", ("",) * len(self.operands))
 
     def is_put_back(self, operand: int, output: int) -> bool:
-        """Returns whether an autotuning launcher restores the given operand after it has run the kernel on trial.
+        """Returns whether an autotuning launcher restores an operand after it has run the kernel on trial.
 
-        operand: number of the operand. output: number of an output; the caller must have checked that this output shares the
-        operand's bytes, and that no other output does.
+        operand: number of the operand. output: number of the only output that shares the operand's bytes; the caller must
+        have checked this.
         """
         places = (operand, len(self.operands) + output)
         return any(first == operand and other in places for first, other in self.saved)
 
     def get_in_place(self, reader: int, writer: int) -> InPlace | None:
-        """Returns the entry of `in_place` for two buffers. The entry says whether programs would write bytes that others
-        read if the two buffers were the same bytes. None if unknown.
+        """Returns the entry of `in_place` for two buffers; None if it is unknown.
 
-        reader, writer: the numbers of the buffer that the kernel reads and of the buffer that it writes. The operands have
+        reader: number of the buffer that the kernel reads. writer: number of the buffer that it writes. The operands have
         the first numbers, the outputs the next.
         """
         return next((pair for pair in self.in_place if (pair.reader, pair.writer) == (reader, writer)), None)
 
 
 def create_unknown_effects(*, kernel: str, operands: int, outputs: int, reason: str) -> CallEffects:
-    """Returns the effects of a call whose accesses are all UNKNOWN, for the given reason."""
+    """Returns the effects of a call of which nothing is known: all accesses are UNKNOWN. reason: why nothing is known."""
     return CallEffects(
         kernel=kernel,
         operands=(Access.UNKNOWN,) * operands,

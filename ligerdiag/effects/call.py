@@ -1,5 +1,8 @@
 """Computes the effects of one custom call, whatever its target.
 
+A *configuration* is one way in which the launcher may run a kernel, with its own block sizes and grid. An autotuned call
+has several.
+
 The effects of a call that carries a kernel follow from the kernel's IR. For other calls, `ligerdiag.hlo.custom_calls`
 lists the targets that only read their operands and write their outputs. The effects of a call to an unlisted target are
 UNKNOWN, unless the user declares them (see `declared`).
@@ -30,7 +33,9 @@ _MOSAIC_NAME = re.compile(rb"(?:\x00|\\00|^)(?!stable_)([A-Za-z_][\w.$-]*?)_mosa
 
 
 def compute_listed_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a call to a target that the table of known targets lists; UNKNOWN for any other target."""
+    """Returns the effects of a call to a target without a kernel, by the table of known targets. The effects of a target
+    that the table does not list are UNKNOWN.
+    """
     if has_trait(target, CallTrait.READS_ONLY):
         return CallEffects(
             kernel=target,
@@ -85,10 +90,10 @@ def carries_kernel(target: str) -> bool:
 
 
 def find_aliased(call: HloInstruction) -> frozenset[int] | None:
-    """Returns the numbers of the operands that a library call declares as overwritten: an output aliases each of them.
+    """Returns the numbers of the operands that an output of a library call aliases. The call overwrites only these operands.
 
-    Returns None if the call may also write other operands. This is so if it has side effects, if it passes the operands' own
-    buffers to code that ligerdiag does not read, or if it contains a kernel, whose code then decides.
+    Returns None if the call may also write operands that no output aliases. It may if it has side effects, if it passes the
+    operands' own buffers to code that ligerdiag does not read, or if it contains a kernel.
     """
     target = call.proto.custom_call_target
     brings_code = needs_parser(target) or has_trait(target, CallTrait.UNREAD_KERNEL | CallTrait.TILE_IR)
@@ -96,7 +101,7 @@ def find_aliased(call: HloInstruction) -> frozenset[int] | None:
 
 
 def explain_untrusted(call: HloInstruction) -> str:
-    """Returns why a call may also write operands that no output aliases; empty if it writes only aliased operands."""
+    """Returns why a call may also write operands that no output aliases; '' if it writes only aliased operands."""
     target = call.proto.custom_call_target
     if needs_parser(target) or has_trait(target, CallTrait.TILE_IR):
         return "the call carries a kernel whose code could not be analysed"
@@ -106,7 +111,7 @@ def explain_untrusted(call: HloInstruction) -> str:
 
 
 def needs_parser(target: str) -> bool:
-    """Returns whether the effects of a call to `target` are read from IR for which the only parser is written in C++."""
+    """Returns whether only a parser in C++ can read the kernel of a call to `target`."""
     return has_trait(target, CallTrait.CARRIES_TRITON | CallTrait.MOSAIC)
 
 
@@ -122,12 +127,13 @@ def parse_configurations(target: str, backend_config: bytes) -> tuple[LaunchConf
 def compute_call_effects(
     *, target: str, backend_config: bytes, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects of the call on each buffer; UNKNOWN, with a reason, if its payload cannot be read.
+    """Returns the effects of a custom call on each of its buffers. They are UNKNOWN, with a reason, if its payload cannot be
+    read.
 
-    sizes: see `CustomCall`. Without sizes, whether a kernel writes all of a buffer is unknown.
+    sizes: see `CustomCall`. Without sizes, it is unknown whether a kernel writes all of a buffer.
 
-    If the payload has Triton IR, this function imports Triton; for a Mosaic GPU kernel, it imports JAX. Their MLIR parsers
-    read the payload. A hostile payload can kill the process. `isolated` therefore calls this function in another process.
+    The MLIR parsers of Triton and JAX read the payload: this function imports Triton for Triton IR, and JAX for a Mosaic GPU
+    kernel. A hostile payload can kill the process, so `isolated` calls this function in a process of its own.
     """
     if has_trait(target, CallTrait.MOSAIC):
         return _compute_mosaic_effects(target, backend_config, operands, outputs)

@@ -59,7 +59,7 @@ class DeclaredEffects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """A contradiction between the user's declaration about one operand and the known effects of a call on this operand."""
+    """A contradiction between the user's declaration and the known effects of a call, about one operand."""
 
     target: str
     """The name in the declaration: a target, a kernel or a pattern."""
@@ -86,8 +86,8 @@ def parse_declarations(
 
 
 def parse_declared(case: CaseSpec) -> tuple[DeclaredEffects, ...]:
-    """Returns the declarations that a case (a function to check, with its arguments) makes about its own custom calls, in
-    its `effects`; raises InputError if they are malformed.
+    """Returns the declarations of a case about its custom calls, from the field `effects` of the case. Raises InputError if
+    they are malformed.
     """
     return parse_declarations(case.effects, place=f"`effects` of case `{case.id}` for `{{}}`")
 
@@ -131,7 +131,7 @@ def _parse_numbers(where: str, key: str, value: object) -> frozenset[int]:
         numbers.append(item)
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
-        raise InputError(f"expected each operand once for `{key}` in {where} but got {twice[0]} twice")
+        raise InputError(f"expected each operand number only once for `{key}` in {where} but got {twice[0]} twice")
     return frozenset(numbers)
 
 
@@ -144,7 +144,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def find_declaration(declarations: Sequence[DeclaredEffects], *, target: str, kernel: str) -> DeclaredEffects | None:
-    """Returns the declaration that applies to a call of this target with this kernel; None if none does.
+    """Returns the declaration that applies to a call of `target` with the kernel `kernel`. Returns None if none applies.
 
     A declaration of the kernel's name has precedence over a declaration of the target, and both have precedence over a
     pattern.
@@ -162,11 +162,11 @@ def apply_declarations(
     aliased: frozenset[int] | None = None,
     untrusted: str = "",
 ) -> tuple[CallEffects, tuple[Contradiction, ...]]:
-    """Returns a pair: the effects of a call of `target`, in which declared effects replace UNKNOWN ones, and the
-    contradictions between the declaration and the known effects.
+    """Replaces the UNKNOWN effects of a call by declared ones. Returns the new effects, and the contradictions between the
+    declaration and the known effects.
 
-    aliased: the operands that an output of the call aliases; None if `"aliased"` may not be trusted for this call.
-    untrusted: why `"aliased"` may not be trusted.
+    target: the call's target. aliased: the operands that an output of the call aliases; None if a declaration `"aliased"`
+    does not apply to this call. untrusted: why it does not apply.
     """
     declared = find_declaration(declarations, target=target, kernel=effects.kernel)
     if declared is None:
@@ -220,7 +220,7 @@ def _contradict(declared: DeclaredEffects, effects: CallEffects, number: int, fo
 
 
 def is_declared(use: OperandUse) -> bool:
-    """Returns whether the use of an operand is known only from the user's declaration."""
+    """Returns whether only the user's declaration says how the call uses an operand."""
     return use.reason.endswith(_ONLY_DECLARED)
 
 

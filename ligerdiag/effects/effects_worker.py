@@ -42,9 +42,9 @@ def render_effects(effects: CallEffects) -> str:
 
 
 def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffects | None:
-    """Returns the effects in the output of `render_effects`; None if the text is anything else.
+    """Returns the effects from the text that `render_effects` made of them. Returns None for any other text.
 
-    operands, outputs: how many operands and outputs the call has. Returns None for effects on another number of them.
+    operands, outputs: how many operands and outputs the call has. Returns None if the effects are on more or fewer of them.
     """
     try:
         effects = parse_record(CallEffects, text)
@@ -111,7 +111,7 @@ def _parse_answer(line: str, call: CustomCall) -> CallEffects:
     text = read_str(parse_answer(line), "effects")
     effects = parse_effects(text, operands=call.operands, outputs=call.outputs)
     if effects is None:
-        raise FieldError("expected an effect for each operand and each output of the call")
+        raise FieldError("expected one effect for each operand and output of the call but got more or fewer")
     return effects
 
 
@@ -123,8 +123,8 @@ def _read_bytes(fields: Json, name: str) -> bytes:
 
 
 def prepare() -> Answerer:
-    """Imports Triton, if it is installed, and returns the function that answers the worker's jobs. The function takes a job,
-    as parsed from JSON, and the path of a log, which it ignores; it returns the answer as one line of JSON.
+    """Imports Triton, if it is installed, and returns the function that answers the worker's jobs. The function takes a job
+    (parsed JSON) and the path of a log, which it ignores. It returns the answer as one line of JSON.
     """
     with suppress(ModuleNotFoundError):  # a Mosaic GPU kernel is read by JAX alone
         importlib.import_module("triton")

@@ -70,13 +70,12 @@ half a second.
 def compute_effects_isolated(
     calls: Sequence[CustomCall], *, cache_directory: Path | None, timeout: float, readers: Pool | None = None
 ) -> list[CallEffects]:
-    """Returns the effects of each call, in the order of `calls`, computed in worker processes; each distinct call is
-    computed once.
+    """Computes the effects of calls in worker processes, each distinct call once. Returns them in the order of `calls`.
 
-    A call that crashes a worker or exceeds its time gets unknown effects; no content of a call makes this function
-    raise. timeout: seconds for one call. cache_directory: where results are cached, created if missing; None for no
-    cache. readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels; None if
-    that is the Triton of this environment.
+    A call that crashes a worker or exceeds its time gets unknown effects. No content of a call makes this function raise.
+    timeout: seconds for one call. cache_directory: where results are cached, created if missing; None for no cache.
+    readers: workers that run `EFFECTS_WORKER` with the Triton that made the kernels. None uses workers with the Triton of
+    this environment.
     """
     triton = None if readers is None else readers.toolchain.versions["triton"]
     keys = [_compute_key(call, triton) for call in calls]
@@ -229,8 +228,8 @@ def _write(directory: Path, key: str, text: str) -> None:
 
 
 def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, readers: Pool) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each module of Triton IR to a JSON file with the module's operations; omits
-    modules that cannot be read.
+    """Has workers of a different environment read modules of Triton IR. Returns a JSON file with the operations of each
+    module, by the module's sha256. Leaves out modules that cannot be read.
 
     readers: workers that run `EFFECTS_WORKER` with the Triton that made the modules.
     """
@@ -240,10 +239,10 @@ def read_modules_elsewhere(sources: Iterable[bytes], cache_directory: Path, read
 
 
 def read_modules_isolated(sources: Iterable[bytes], cache_directory: Path) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each module of Triton IR to a JSON file with the module's operations; omits
-    modules that cannot be read.
+    """Has workers of this environment read modules of Triton IR. Returns a JSON file with the operations of each module, by
+    the module's sha256. Leaves out modules that cannot be read.
 
-    Workers with the Triton of this environment read the modules, so a hostile module kills only a worker.
+    A hostile module kills only a worker.
     """
     found = {hashlib.sha256(source).hexdigest(): source for source in sources}
     files = _list_module_files(found, _get_triton_version(), cache_directory)
@@ -283,8 +282,8 @@ type _Lookup = tuple[CustomCall, frozenset[int] | None, str]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallEffectsReader:
-    """Looks up the effects of custom calls, with the user's declarations applied, and remembers them, because the same call
-    often occurs again.
+    """Looks up the effects of custom calls, with the user's declarations applied. Remembers them, because many modules have
+    the same calls.
     """
 
     cache: Path | None
@@ -305,7 +304,7 @@ class CallEffectsReader:
     """
 
     def read(self, *modules: HloModule, others: Sequence[CustomCall] = ()) -> None:
-        """Computes, in one batch, the effects of all custom calls in the given modules and of the calls in `others`."""
+        """Computes the effects of all custom calls in `modules`, and of the calls in `others`, in one batch."""
         self._described.clear()  # frees earlier modules: an instruction holds its operands, and so all of its module
         own = [self._describe(call) for module in modules for _, call in module.iterate_custom_calls()]
         calls = dict.fromkeys((*own, *others))
@@ -321,17 +320,17 @@ class CallEffectsReader:
         self._found.update(zip(missing, found, strict=True))
 
     def find(self, call: HloInstruction) -> CallEffects:
-        """Returns the effects of a custom call that belongs to a module passed to `read`."""
+        """Returns the effects of a custom call in one of the modules that `read` was given."""
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[0]
 
     def find_other(self, call: CustomCall) -> CallEffects:
-        """Returns the effects of a call that was passed to `read` among the `others`."""
+        """Returns the effects of one of the calls that `read` was given as `others`."""
         return self._apply(call, None)[0]
 
     def find_contradictions(self, call: HloInstruction) -> tuple[Contradiction, ...]:
-        """Returns the user's declarations of effects that disagree with the code or the operands of a custom call.
+        """Returns the contradictions between the user's declaration of a call's effects and the call's code or operands.
 
-        call: of a module passed to `read`.
+        call: a custom call in one of the modules that `read` was given.
         """
         return self._apply(self._describe(call), find_aliased(call), explain_untrusted(call))[1]
 

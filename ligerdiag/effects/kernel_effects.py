@@ -44,7 +44,7 @@ _MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, R
 def compute_kernel_effects(
     calls: Sequence[LaunchConfiguration], *, operands: int, outputs: int, sizes: Sequence[int | None] = ()
 ) -> CallEffects:
-    """Returns the effects that a custom call has on its buffers if it launches a kernel in one of several configurations.
+    """Returns the effects of a custom call that launches a kernel in one of several configurations.
 
     calls: the configurations. operands, outputs: how many operands and outputs the call has. sizes: bytes of each operand,
     then of each output; () if unknown. Effects that cannot be proven are UNKNOWN.

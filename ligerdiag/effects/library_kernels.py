@@ -19,12 +19,14 @@ takes some seconds, and is a hundred times as long as a kernel of thousands of i
 
 
 def find_library_kernel(kernels: Sequence[LibraryKernel], target: str) -> LibraryKernel | None:
-    """Returns the kernel that a custom call of this target runs; None if `kernels` has no kernel for the target."""
+    """Returns the kernel that a custom call to `target` runs; None if `kernels` has none for this target."""
     return next((one for one in kernels if one.target == target), None)
 
 
 def compute_library_effects(kernel: LibraryKernel, *, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a custom call that runs this kernel; UNKNOWN, with a reason, if they cannot be followed."""
+    """Returns the effects of a custom call that runs a library's kernel. They are UNKNOWN, with a reason, if its PTX
+    cannot be followed.
+    """
     total = operands + outputs
     buffers = [one.buffer for one in kernel.parameters]
     if (operands, outputs) != (kernel.operands, kernel.outputs) or any(not 0 <= (one or 0) < total for one in buffers):

@@ -47,7 +47,7 @@ class MlirBlock(Protocol):
 
 
 class MlirOperation(Protocol):
-    """Triton's binding of `mlir::Operation`; it gives no access to the operation's successors."""
+    """Triton's binding of `mlir::Operation`. It does not show the successors of a branch."""
 
     def get_name(self) -> str: ...
     def get_num_operands(self) -> int: ...
@@ -103,11 +103,12 @@ def print_module(module: Module) -> str:
 
 
 def parse_module(source: bytes) -> tuple[Module, _Context]:
-    """Returns the verified MLIR module in `source` (text or bytecode) and the context that must outlive it.
+    """Parses and verifies an MLIR module, given as text or bytecode. Returns the module and its context, which must outlive
+    it.
 
-    Bytecode depends on the version of the dialects that wrote it. jaxlib writes the bytecode of Pallas kernels; if
-    Triton refuses it, jaxlib converts it to text, which Triton then parses. Raises ArtifactError if Triton's parser or
-    verifier refuses the text too. Hostile input can also kill the process: see `isolated`.
+    Triton may refuse bytecode that jaxlib wrote (of a Pallas kernel), because their versions of the dialects differ. jaxlib
+    then converts it to text, which Triton parses. Raises ArtifactError if Triton refuses the text too. Hostile input can
+    kill the process: see `isolated`.
     """
     try:
         return _parse(source)
@@ -187,10 +188,10 @@ _INTEGER = re.compile(r"[su]?i(\d{1,3})\Z", re.ASCII)
 
 
 def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the printed line of each operation without regions; () if the text does not match `names`.
+    """Returns the printed line of each operation that has no regions. Returns () if the text does not match `names`.
 
-    text: the printed module. names: the operations' names, in the order of the bindings' walk. A `scf.yield` without
-    operands may be missing from the text, and `names` must not have it.
+    text: the printed module. names: the operations' names, in the order of the bindings' walk. MLIR may print no line for a
+    `scf.yield` without operands, so `names` must not contain it.
     """
     wanted = set(names)
     lines: list[str] = []
@@ -210,8 +211,8 @@ def align_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns, for each operation with regions, the line that opens its first region; () if the operations in the text are
-    not those in `names`.
+    """Returns the printed line that opens the first region of each operation with regions. Returns () if the text does not
+    match `names`.
 
     text: the printed module. names: the operations' names, in the order of the text.
     """
@@ -227,23 +228,23 @@ def align_first_lines(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_successors(line: str) -> tuple[int, ...]:
-    """Returns the numbers of the blocks to which a branch can go, in the order of the branch's printed line. `^bb3` is block
-    3 of the function; the entry is block 0.
+    """Returns the numbers of the blocks to which a branch can go: (1, 3) if its printed line has `^bb1` and `^bb3`. The
+    function's entry is block 0.
     """
     return tuple(int(number) for number in re.findall(r"\^bb(\d+)", _STRING.sub("", line)))
 
 
 def parse_integer(line: str, name: str) -> int | None:
-    """Returns the value of the integer attribute `name` in an operation's printed line, such as 3 for `name = 3 : i32`; None
-    if the line has no such attribute.
+    """Returns the value of an integer attribute in an operation's printed line: 3 for `name = 3 : i32`. Returns None if the
+    line does not have the attribute.
     """
     match = re.search(rf"[{{, <]{name} = (-?\d+)(?: : \w+)?[,}}]", _STRING.sub("", line))
     return int(match[1]) if match else None
 
 
 def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
-    """Returns the value of the array attribute `name` in an operation's printed line, such as (1, 0) for `name = array<i32:
-    1, 0>`; None if the line has no such attribute.
+    """Returns the value of an array attribute in an operation's printed line: (1, 0) for `name = array<i32: 1, 0>`. Returns
+    None if the line does not have the attribute.
     """
     match = re.search(rf"[{{, <]{name} = array<i\d+(?:: ([-\d, ]+))?>", _STRING.sub("", line))
     if match is None:
@@ -252,16 +253,16 @@ def parse_integers(line: str, name: str) -> tuple[int, ...] | None:
 
 
 def parse_word(line: str, name: str) -> str:
-    """Returns the word after the operation's name in its printed line, such as the predicate of a comparison or the axis of
-    a program id; empty if there is none.
+    """Returns the word after an operation's name in its printed line; '' if there is none. This is `slt` for a line with
+    `arith.cmpi slt`, and `x` for one with `tt.get_program_id x`.
     """
     match = re.search(rf"{re.escape(name)} (\w+)", line)
     return match[1] if match else ""
 
 
 def parse_constant(line: str) -> int | None:
-    """Returns the integer of an `arith.constant` (0 or 1 for a boolean), or the integer that all elements of a constant
-    tensor equal; None for any other constant.
+    """Returns the integer in the printed line of an `arith.constant`. It is 0 or 1 for a boolean, and the element for a
+    tensor of equal elements. Returns None for any other constant.
     """
     match = re.search(r"arith\.constant (?:\{.*?\} )?(?:dense<)?(-?\d+|true|false)>?(?: : |\s*$)", line)
     if match is None:
@@ -270,19 +271,21 @@ def parse_constant(line: str) -> int | None:
 
 
 def parse_shape(type_text: str) -> tuple[int, ...]:
-    """Returns the sizes of a tensor type, or of the block of a descriptor or a block pointer; () for any other type."""
+    """Returns the sizes of a tensor type: (8, 4) for `tensor<8x4xf32>`. For a descriptor or a block pointer, returns the
+    sizes of its block; for any other type, ().
+    """
     match = _SIZES.search(type_text)
     return tuple(int(size) for size in (match[1] or match[2] or "").split("x")[:-1]) if match else ()
 
 
 def parse_element(type_text: str) -> str:
-    """Returns the element type of a tensor type, such as `i32` or `!tt.ptr<f32>`; any other type unchanged."""
+    """Returns the element type of a tensor type: `f32` for `tensor<8x4xf32>`. Returns any other type unchanged."""
     match = _TENSOR.match(type_text)
     return match[2] if match else type_text
 
 
 def parse_width(element: str) -> int | None:
-    """Returns how many bytes an element of this type takes in memory; None if unknown."""
+    """Returns the bytes of one element in memory. element: its type, such as `f32`. Returns None if they are unknown."""
     if element.startswith("!tt.ptr"):
         return 8
     if element in _WIDTHS:
@@ -305,8 +308,8 @@ def parse_bits(element: str) -> int | None:
 
 
 def parse_pointee(type_text: str) -> str:
-    """Returns the type of one element that a pointer, tensor of pointers, block pointer or descriptor points to; empty
-    for any other type.
+    """Returns the type of the elements to which a pointer points: `f32` for `!tt.ptr<f32>`. Also takes tensors of pointers,
+    block pointers and descriptors. Returns '' for any other type.
     """
     element = parse_element(type_text)
     match = re.match(r"!tt\.(?:ptr|tensordesc)<(.*)>\Z", element, re.DOTALL)

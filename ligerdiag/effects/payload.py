@@ -1,6 +1,9 @@
 """Parses the backend config of a custom call, which holds its kernel; jax-triton and Pallas write three kinds. In that of a
 CuTe DSL call, only the names of the kernels can be read.
 
+A *configuration* is one way in which the launcher may run a kernel, with its own block sizes and grid. An autotuned call
+has several.
+
 target                                     backend config
 `triton_kernel_call` (jax-triton < 0.4)    `zlib.compress(TritonAnyKernelCall)`
 `triton_kernel_call_ffi` (since 0.4)       attribute dictionary, the same bytes in its string `opaque`
@@ -36,8 +39,8 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
 
 
 def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
-    """Returns the string attributes of a dictionary such as `{opaque = "x\\9C"}`, unescaped; other attributes are
-    skipped.
+    """Returns the string attributes of an attribute dictionary such as `{opaque = "x\\9C"}`, unescaped. Skips all other
+    attributes.
 
     Also accepts XLA's GpuBackendConfig: JSON with such a dictionary in `custom_call_backend_config.attributes`. Raises
     ArtifactError if the backend config is neither.
@@ -51,8 +54,9 @@ def parse_string_attributes(backend_config: bytes) -> dict[str, bytes]:
 
 
 def parse_integer_attributes(backend_config: bytes) -> dict[str, tuple[int, ...]]:
-    """Returns the attributes of a dictionary that are an integer or a tensor of integers: `grid` and `ids` of `{grid = 4 :
-    i32, ids = dense<[0, 1]> : tensor<2xi32>}`. Skips other attributes, and large tensors, which MLIR prints in hexadecimal.
+    """Returns the attributes of an attribute dictionary that are integers or tensors of integers: `grid` and `ids` of
+    `{grid = 4 : i32, ids = dense<[0, 1]> : tensor<2xi32>}`. Skips all other attributes, and large tensors, which MLIR prints
+    in hexadecimal.
 
     Accepts the same backend configs as `parse_string_attributes`, and raises the same errors.
     """
@@ -144,7 +148,7 @@ class LaunchConfiguration:
 
 
 class NoIrError(ArtifactError):
-    """The payload names a kernel, but contains only its machine code: some libraries serialize kernels in this way."""
+    """Raised if a payload contains only a kernel's machine code and no IR, as some libraries serialize their kernels."""
 
     def __init__(self, kernel: str) -> None:
         super().__init__(
@@ -154,8 +158,8 @@ class NoIrError(ArtifactError):
 
 
 def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call`. Raises ArtifactError if the
-    backend config cannot be read.
+    """Returns the configurations in the backend config of a `triton_kernel_call`; there is at least one. Raises
+    ArtifactError if the backend config cannot be read.
     """
     try:
         call = triton_call_pb2.TritonAnyKernelCall.FromString(_decompress(backend_config))
@@ -173,8 +177,8 @@ def parse_triton_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
 
 
 def parse_triton_ffi_call(backend_config: bytes) -> tuple[LaunchConfiguration, ...]:
-    """Returns the configurations, at least one, in the backend config of a `triton_kernel_call_ffi`. Raises ArtifactError if
-    the backend config cannot be read.
+    """Returns the configurations in the backend config of a `triton_kernel_call_ffi`; there is at least one. Raises
+    ArtifactError if the backend config cannot be read.
     """
     opaque = parse_string_attributes(backend_config).get("opaque")
     if opaque is None:

@@ -102,10 +102,9 @@ _COMBINES = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 
 
 def find_dead_loads(function: Function) -> frozenset[int]:
-    """Returns the indices of the function's loads that Triton's compiler drops because nothing uses their results.
+    """Returns the indices of the loads that Triton's compiler drops because nothing uses their results.
 
-    A volatile load is never dropped. Kernels have such loads because Pallas loads the bytes that each store overwrites,
-    and does not use them.
+    A volatile load is never dropped. Kernels from Pallas have unused loads: Pallas loads the bytes that a store overwrites.
     """
     needed: set[int] = set()
     live: set[int] = set()
@@ -124,7 +123,7 @@ def find_dead_loads(function: Function) -> frozenset[int]:
 
 
 def is_free(name: str) -> bool:
-    """Returns whether the operation called `name`, apart from its regions, has no effect on global memory."""
+    """Returns whether the operation called `name` has no effect on global memory. Operations in its regions do not count."""
     return name in FREE_OPERATIONS or name.startswith(FREE_DIALECTS)
 
 
@@ -134,14 +133,16 @@ def touches_memory(assembly: str) -> bool:
 
 
 def is_confined(assembly: str) -> bool:
-    """Returns whether inline PTX certainly accesses no memory: it has no brackets, which PTX puts around each address."""
+    """Returns whether inline PTX certainly accesses no memory. It then has no brackets, which PTX puts around each
+    address.
+    """
     return bool(assembly) and "[" not in assembly and not touches_memory(assembly)
 
 
 def find_address_integers(function: Function, returning: Collection[str]) -> frozenset[int]:
-    """Returns the integers of the function that are made from addresses.
+    """Returns the integers of a function that are made from addresses.
 
-    returning: names of the functions known to return such an integer.
+    returning: names of the functions that are known to return an integer made from an address.
     """
     found: set[int] = set()
     pointers = function.pointers
@@ -177,7 +178,7 @@ _MIXER_RETURNS = ("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.retu
 
 
 def compute_edges(function: Function) -> Iterator[PointerEdge]:
-    """Yields all edges of the function: pairs of values, where the second may hold the pointer that the first holds."""
+    """Yields all edges of a function. An edge is a pair of values: the second may be a pointer made from the first."""
     pointers = function.pointers
     for op in function.operations:
         for source, target in _compute_operation_edges(op, function):

@@ -44,10 +44,10 @@ ELSEWHERE_BIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerSummary:
-    """The arguments through which a function reads, those through which it writes, and those through which its effects are
-    unknown.
+    """The arguments through which a function reads, writes, and has unknown effects.
 
-    Each set of arguments is a number: bit `i + 1` represents argument `i`, bit 0 addresses of unknown origin.
+    Each of these sets of arguments is an integer. Bit `i + 1` represents argument `i`; bit 0 represents addresses of unknown
+    origin.
     """
 
     reads: int = 0
@@ -98,7 +98,7 @@ def _get_access(summary: PointerSummary, bit: int) -> Access:
 
 
 def compute_summaries(module: TtirModule, entry: str) -> dict[str, PointerSummary]:
-    """Returns, by name, the summaries of the function called `entry` and of each function that it may call."""
+    """Returns the summaries of the function called `entry`, and of each function that it may call, by name."""
     callees = {
         name: tuple(dict.fromkeys(op.callee for op in function.operations if op.name == "tt.call"))
         for name, function in module.functions.items()
@@ -221,9 +221,10 @@ def _explain_unknown(op: Operation, function: Function, *, address_in_integer: b
 
 
 def compute_roots(function: Function, summaries: dict[str, PointerSummary]) -> dict[int, int]:
-    """Returns, for every pointer of the function, the set of arguments from which it may come, as a number.
+    """Returns the arguments from which each pointer of a function may come, by the pointer's value number.
 
-    Bit `i + 1` represents argument `i`, ELSEWHERE_BIT an address of unknown origin.
+    A set of arguments is an integer. Bit `i + 1` represents argument `i`; ELSEWHERE_BIT represents an address of unknown
+    origin.
     """
     integers = _find_integers(function, summaries)
     pointers = function.pointers
@@ -296,8 +297,8 @@ missing, but none is wrong.
 
 
 def find_store_lines(module: TtirModule, entry: str) -> tuple[tuple[SourceLine, ...], ...]:
-    """Returns, for each argument of `entry`, the source lines that write through it, in source order; () for an argument
-    without a known line.
+    """Returns the source lines that write through each argument of the function called `entry`, in source order. An argument
+    without a known line has ().
     """
     summaries = compute_summaries(module, entry)
     arguments = module.functions[entry].arguments

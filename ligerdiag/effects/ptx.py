@@ -44,7 +44,7 @@ _HARMLESS_CALLS = re.compile(r"\b(?:vprintf|__assertfail)\b")
 
 @dataclass(frozen=True, slots=True)
 class PtxWrites:
-    """The parameters through which a kernel may write, according to its PTX."""
+    """The parameters through which a kernel may write, by its PTX."""
 
     parameters: frozenset[int]
     """Numbers of the parameters through which the kernel may write."""
@@ -57,9 +57,9 @@ def find_ptx_writes(
 ) -> PtxWrites:
     """Returns the parameters of the PTX function `entry` through which the function may write.
 
-    parameters: for each parameter in the payload, whether it is a pointer. The compiler may append more parameters; they
-    count as pointers. addresses: for each parameter, the offsets in bytes, within the parameter, of the addresses in it,
-    such as (0, 16) for a structure with two pointers; None if every pointer parameter is one address.
+    parameters: whether each parameter in the payload is a pointer. Parameters that the compiler appends count as pointers.
+    addresses: the byte offsets of the addresses in each parameter: (0, 16) for a structure with a pointer at byte 0 and at
+    byte 16. None if every pointer parameter is one address.
     """
     try:
         function = _ENTRY.fullmatch(cut_entry(ptx, entry))

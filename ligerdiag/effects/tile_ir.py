@@ -58,7 +58,9 @@ _NO_DETAILS = "ligerdiag does not determine which elements a kernel in Tile IR a
 
 
 def compute_tile_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a cuTile call on its buffers; UNKNOWN, with a reason, if its Tile IR cannot be followed."""
+    """Returns the effects of a cuTile call on its buffers. They are UNKNOWN, with a reason, if its Tile IR cannot be
+    followed.
+    """
     kernel = target
     try:
         attributes, numbers = parse_string_attributes(backend_config), parse_integer_attributes(backend_config)
@@ -100,10 +102,10 @@ def _find_text(cubin: bytes, symbol: str) -> str:
 
 
 def compute_tile_accesses(text: str, entry: str) -> tuple[Access, ...]:
-    """Returns the access through each pointer argument of the kernel `entry`, in the order of the arguments.
+    """Returns how the kernel `entry` accesses memory through each of its pointer arguments, in their order.
 
-    text: the Tile IR of its module. Raises ArtifactError, with the reason, if it is unknown which memory an operation
-    accesses.
+    text: the Tile IR of the kernel's module. Raises ArtifactError, with the reason, if it is unknown which memory an
+    operation accesses.
     """
     lines = iter(_STRING.sub('""', text).splitlines())
     head = next((line for line in lines if line.lstrip().startswith(f"entry @{entry}(")), None)
@@ -132,7 +134,7 @@ class _Flow:
         self.accesses.append(Access.NONE)
 
     def follow(self, lines: Iterator[str]) -> None:
-        """Visits the operations up to the end of the kernel."""
+        """Visits the operations up to the end of the kernel. lines: the lines of the Tile IR after the kernel's head."""
         for line in map(str.strip, lines):
             opens = line.endswith("{")
             match = _OPERATION.match(line)

@@ -36,10 +36,10 @@ operation without a location in the kernel's Python source.
 
 
 def parse_places(text: str, lines: Sequence[str]) -> tuple[SourceLine | None, ...]:
-    """Returns, for each of the given lines of a printed module, the line of Python source that it names; None for a line
-    that names none.
+    """Returns the line of Python source that a printed line of a module names, for each line in `lines`. None for a line
+    without one.
 
-    text: the whole printed module, which defines the locations. lines: some of its lines.
+    text: the whole printed module, which defines the locations. lines: some lines of `text`.
     """
     definitions = dict(_DEFINITION.findall(text))
     return tuple(_find_place(line, definitions) for line in lines)
@@ -68,10 +68,10 @@ def _find_place(line: str, definitions: Mapping[str, str]) -> SourceLine | None:
 
 
 def parse_argument_names(text: str, function: str, arguments: int) -> tuple[str, ...]:
-    """Returns the name that each argument of a function has in the kernel's Python source, empty where unknown; () if the
-    text does not give a location for each argument.
+    """Returns the names of a function's arguments in the kernel's Python source; '' for an argument with an unknown name.
+    Returns () if the text does not give a location for each argument.
 
-    text: the whole printed module. function: the function's name. arguments: the number of its arguments. Triton writes the
+    text: the whole printed module. function: the function's name. arguments: how many arguments it has. Triton writes the
     names as locations since about version 3.3.
     """
     head = next((line for line in text.splitlines() if _is_head(line, function)), "")
@@ -96,7 +96,7 @@ _POINTER_TYPES = ("!tt.ptr", "tensordesc", "!llvm.ptr")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A basic block; only its arguments are kept."""
+    """A basic block of a function, with its arguments only."""
 
     arguments: tuple[int, ...]
 
@@ -161,8 +161,8 @@ class Function:
     def get_operations(self, parent: int, region: int, block: int) -> list[Operation]:
         """Returns the operations of one block, in order.
 
-        parent: index of the operation that contains the region; -1 for the function's own body. region, block: numbers of
-        the region in that operation and of the block in the region.
+        parent: index of the operation whose region contains the block; -1 for the function's own body. region: number of the
+        region in that operation. block: number of the block in the region.
         """
         return self._members.get((parent, region, block), [])
 
@@ -258,10 +258,10 @@ class _Reader:
             self._block_of[position] = numbers.setdefault(block.id(), len(blocks) - 1)
 
     def add_first_lines(self, text: str) -> None:
-        """Records, for each operation with regions, the line that opens its first region as the operation's text. Records
-        nothing if the operations in `text` do not have the same names, in the same order, as the module's operations.
+        """Records the text of each operation with regions: the printed line that opens its first region. Records nothing if
+        the names of the operations in `text` differ from those in the module.
 
-        text: the printed module, in which an operation with regions comes before its contents.
+        text: the printed module. An operation with regions comes before its contents there.
         """
         before: list[int] = []
         pending = [

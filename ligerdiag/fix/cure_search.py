@@ -267,6 +267,7 @@ def fix_case(
         hazards=tuple(dict.fromkeys(f"{one.rule}: {one.message}" for one in hazards)),
         verdicts={report.target: report.outputs for report in reports},
         remedies=_list_remedies(reports),
+        not_covered=tuple(dict.fromkeys(line for report in reports for line in report.coverage.not_covered)),
     )
     if not hazards:
         return answer

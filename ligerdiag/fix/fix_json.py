@@ -27,6 +27,7 @@ def _fix(fix: CaseFix, *, is_written: bool) -> JsonObject:
         "error": fix.error,
         "verdicts": _verdicts(fix.verdicts),
         "hazards": list(fix.hazards),
+        "not_covered": list(fix.not_covered),
         "cure": None if fix.best is None else fix.best.cure,
         "written": is_written,
         "attempts": [_attempt(one) for one in fix.attempts],

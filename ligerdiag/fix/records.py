@@ -132,6 +132,8 @@ class CaseFix:
     """The help texts of the findings in `hazards`, each once. A help text says which change to make by hand if no cure is
     offered.
     """
+    not_covered: tuple[str, ...] = ()
+    """One line for each part of the unchanged case that the analysis does not cover, as in the report of `check`."""
     error: str = ""
     """The reason why the case could not be analysed; empty if it could."""
     exit_code: int = 0

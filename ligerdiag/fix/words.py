@@ -24,12 +24,15 @@ def _list_lines(fix: CaseFix, *, is_unsafe: bool, is_written: bool) -> Iterator[
     if fix.error:
         yield f"{name}: could not analyse: {compute_printable(fix.error)}"
         return
+    missed = [f"  not covered: {compute_printable(line)}" for line in fix.not_covered]
     if not fix.hazards:
         yield f"{name}: nothing to fix{_describe_undecided(fix.verdicts)}"
+        yield from missed
         return
     yield f"{name}: {_render_verdicts(fix.verdicts)}"
     for hazard in fix.hazards:
         yield f"  {compute_printable(hazard)}"
+    yield from missed
     yield ""
     best = fix.best
     if best is None:

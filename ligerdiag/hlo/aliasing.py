@@ -47,8 +47,8 @@ def build_must_alias_buffers(module: HloModule, *, ambiguous: bool = False) -> B
     """Returns a buffer assignment that only says which values must share storage. Values that must share storage are in one
     allocation of 1 byte; all other values have allocations of their own.
 
-    ambiguous: whether several entries of `output_to_operand_aliasing` that name the same output or operand count as aliases,
-    as they do in XLA.
+    ambiguous: whether aliases count if several entries of `output_to_operand_aliasing` name one output or operand. XLA
+    counts them.
     """
     sharing = _Sharing(module)
     sharing.run(ambiguous=ambiguous)
@@ -134,8 +134,8 @@ class _Sharing:
 
 
 def find_in_place(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, position) for each leaf of the result that must share storage with an operand, because the
-    operation works in place or declares an alias. The position is the operand and its leaf.
+    """Yields the leaves of an operation's result that must share storage with an operand, each as (leaf, position). The
+    position is the operand and its leaf. They share storage if the operation works in place or declares an alias.
     """
     opcode, operands = instruction.opcode, instruction.operands
     for alias in instruction.proto.output_operand_aliasing:
@@ -169,9 +169,7 @@ as a loop may, `_Check._shared` knows this value, too, so the check treats both 
 
 
 def find_buffer_fault(module: HloModule, buffers: BufferAssignment) -> str:
-    """Returns one clause on how the buffer assignment contradicts itself or XLA's rules; empty if there is no
-    contradiction.
-    """
+    """Returns how a buffer assignment contradicts itself or XLA's rules, as one clause; '' if it does not."""
     return buffers.fault or _Check(module, buffers).run()
 
 
@@ -211,12 +209,14 @@ class _Check:
                     continue
                 number = self._positions.find(instruction, index)
                 if number is None:
-                    raise _Fault(f"no bytes are assigned to {name}")
+                    raise _Fault(f"the assignment has no bytes for {name}")
                 size, given = compute_byte_size(shape), self._buffers.slices[number].size
                 if size is not None and given != size:
                     raise _Fault(f"{name} needs {size} bytes, but {given} are assigned to it")
                 if slices.setdefault(group, number) != number:
-                    raise _Fault(f"{name} is not in the bytes of a value with which it must share them")
+                    raise _Fault(
+                        f"{name} must share its bytes with a second value, but is in other bytes than that value"
+                    )
         self._require_shared(slices)
 
     def _require_shared(self, slices: Mapping[int, int]) -> None:
@@ -258,9 +258,9 @@ class _Check:
                     continue
                 if self._buffers.parameters.get(slices[number].allocation) != (parameter.proto.parameter_number, index):
                     name = f"`{parameter.name}`{_render(index)}"
-                    raise _Fault(f"entry parameter {name} is not in an allocation of this parameter")
+                    raise _Fault(f"entry parameter {name} is not in its own allocation")
         if self._buffers.parameters.keys() - own:
-            raise _Fault("an allocation is marked as an entry parameter's, but no entry parameter is in it")
+            raise _Fault("an allocation is marked as that of an entry parameter, but no entry parameter is in it")
         for constant in self._constants:
             number = self._positions.find(constant, ())
             if number is not None and slices[number].allocation not in self._buffers.constants:

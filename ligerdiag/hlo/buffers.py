@@ -41,7 +41,7 @@ class MemoryDemand:
 
     @property
     def peak(self) -> int:
-        """Returns all reserved bytes; bytes that arguments and outputs share count once."""
+        """Returns the number of all reserved bytes. Bytes that arguments and outputs share count once."""
         return self.argument + self.output + self.temp - self.alias
 
 
@@ -77,8 +77,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferAssignment:
-    """Maps each value to the slice of an allocation whose bytes hold it. Only the instruction that defines a value has
-    an entry; `dataflow.Positions` finds the slice for an instruction that only passes a value on.
+    """Maps each value to its bytes, a slice of an allocation. Only the instruction that defines a value has an entry;
+    `dataflow.Positions` finds the slice for an instruction that only passes a value on.
     """
 
     slices: tuple[Slice, ...]
@@ -103,7 +103,9 @@ class BufferAssignment:
 
 
 def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> BufferAssignment:
-    """Returns the view of a BufferAssignmentProto. Raises ArtifactError if it names instructions that do not exist."""
+    """Returns XLA's buffer assignment from its protobuf. Raises ArtifactError if it names an instruction that the module
+    does not have.
+    """
     ids_by_name = {one.name: one.id for one in module.instructions}
     known = set(ids_by_name.values())
     numbers: dict[Slice, int] = {}
@@ -143,11 +145,11 @@ def parse_buffer_assignment(proto: BufferAssignmentProto, module: HloModule) -> 
 def share_parameters(
     buffers: BufferAssignment, module: HloModule, groups: Iterable[Collection[int]]
 ) -> BufferAssignment:
-    """Returns the assignment for a call that passes one array as several arguments: all parameters of a group lie in the
-    bytes of the group's first one, as they do when the program runs.
+    """Returns the assignment for a call that passes one array as several arguments. All parameters that get the array are in
+    the bytes of the first one, as when the program runs.
 
-    groups: numbers of entry parameters of one size each. A group with a donated parameter stays unchanged, because the
-    runtime refuses to run such a call; so does one with parameters of tuple shape.
+    groups: the numbers of the entry parameters that get one array, group by group. A group stays unchanged if it has a
+    donated parameter, because the runtime refuses to run such a call, or a parameter of tuple shape.
     """
     donated = {entry.parameter_number for entry in module.input_output_alias.entries}
     allocations = {place: allocation for allocation, place in buffers.parameters.items()}
@@ -175,7 +177,7 @@ def share_parameters(
 def list_same_arrays(
     buffers: BufferAssignment, parameter: HloInstruction, module: HloModule
 ) -> tuple[HloInstruction, ...]:
-    """Returns the other entry parameters that are the same array as this one, according to `share_parameters`."""
+    """Returns the entry parameters that get the same array as `parameter`, without `parameter` (see `share_parameters`)."""
     own = _list_allocations(buffers, parameter)
     others = [one for one in module.entry.parameters if one is not parameter]
     return tuple([one for one in others if own and _list_allocations(buffers, one) == own])
@@ -247,10 +249,10 @@ class _Overlaps(dict[int, tuple[int, ...]]):
 def find_hit(
     access: OutsideAccess, call: HloInstruction, module: HloModule, buffers: BufferAssignment, positions: "Positions"
 ) -> str | None:
-    """Returns the name of the instruction whose value a kernel reads or overwrites when it accesses bytes outside of its
-    buffers. Returns an empty string if these bytes hold no value, None if it is unknown which bytes they are.
+    """Returns the name of the instruction whose value a kernel hits when it accesses bytes outside of its buffers.
 
-    call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`.
+    access: the access. call: the kernel's call. positions: finds the slices of the call's buffers in `buffers`. Returns
+    '' if the accessed bytes have no value, and None if the bytes are unknown.
     """
     place = _find_place(access, call, buffers, positions)
     if place is None:
@@ -302,8 +304,8 @@ def _walk_back(call: HloInstruction, module: HloModule) -> Iterator[HloInstructi
 def name_hits(
     launches: Sequence[LaunchNumbers], module: HloModule, buffers: BufferAssignment
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the replay's observations of kernel calls, in which each access outside of a buffer has the name of the value
-    in the accessed bytes (see `find_hit`). The observations of a call that the schedule does not contain are unchanged.
+    """Adds the name of the hit value to each access outside of a buffer (see `find_hit`). launches: the replay's
+    observations of kernel calls. Returns the observations; those of a call that the schedule does not have are unchanged.
     """
     if not any(one.outside for one in launches):
         return tuple(launches)

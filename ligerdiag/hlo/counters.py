@@ -26,8 +26,8 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 @dataclass(frozen=True, slots=True)
 class CounterOffset:
-    """A number that changes with a loop's counter: an element of the loop's state plus a constant, a constant minus the
-    element, or a constant alone.
+    """A number in a loop's body: a constant, or an element of the loop's state plus a constant, or a constant minus the
+    element.
     """
 
     element: int | None
@@ -38,7 +38,7 @@ class CounterOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """The values that one element of a loop's state takes in the loop's body: first, first + step, …, last."""
+    """The values that a loop's counter has in the loop's body: `first`, `first + step` and so on up to `last`."""
 
     first: int
     step: int
@@ -46,8 +46,8 @@ class Counter:
 
 
 def find_counter(module: HloModule, loop: HloInstruction, element: int) -> Counter | None:
-    """Returns the values that element number `element` of the loop's state takes; None if the element is not known to be a
-    counter.
+    """Returns the values of a loop's counter, element number `element` of its state. Returns None if the element is not
+    known to be a counter.
     """
     body, condition = (module.computations[number] for number in loop.called_computations)
     begin = find_linear(module, loop.operands[0], (), (element,))
@@ -68,11 +68,11 @@ def find_linear(
     path: tuple[int, ...] = (),
     sums: int = _MOST_SUMS,
 ) -> CounterOffset | None:
-    """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`); None if the
-    value is no such sum.
+    """Returns a value of a loop's body as an element of the loop's state plus a constant (see `CounterOffset`). Returns None
+    if the value is not of this form.
 
-    fusions: the fusions around the value, outermost first. path: index of the element of `value` to follow, if `value` is a
-    tuple. sums: the number of nested sums and differences, such as 2 in `(i + 1) + 2`, up to which the value is followed.
+    fusions: the fusions around the value, outermost first. path: index of an element of `value`, if `value` is a tuple.
+    sums: how many nested sums and differences are followed; `(i + 1) + 2` has 2.
     """
     while True:
         match value.opcode:
@@ -148,8 +148,8 @@ def _read_integer(literal: LiteralProto) -> CounterOffset | None:
 
 @lru_cache(maxsize=32)
 def find_trips(module: HloModule) -> Mapping[int, int]:
-    """Returns the loops whose trip count (number of iterations) is constant: a mapping from the loop's id to the count, at
-    least 1.
+    """Returns the trip counts (numbers of iterations) of the loops that have a constant one, by the loop's id. The counts
+    are at least 1.
     """
     found = {one.id: _count_trips(module, one) for one in module.instructions if one.opcode == "while"}
     return {number: trips for number, trips in found.items() if trips}

@@ -24,7 +24,7 @@ that it lowers itself, too.
 
 
 class CallTrait(Flag):
-    """The traits of custom-call targets. A trait is a fact about every call of the target, such as that it only reads its
+    """The traits of custom-call targets. A trait is true of every call of the target; for example, the call only reads its
     operands.
     """
 
@@ -126,7 +126,7 @@ def is_call_with(instruction: HloInstruction, traits: CallTrait) -> bool:
 
 @cache
 def load_notes() -> Mapping[str, str]:
-    """Returns, for each target whose effects cannot be read, the reason; omits all other targets."""
+    """Returns why the effects of some targets cannot be read, by target. All other targets are left out."""
     return {target: group["note"] for group in load_groups() if "note" in group for target in group["targets"]}
 
 

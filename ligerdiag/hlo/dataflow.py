@@ -45,8 +45,8 @@ _OPERANDWISE, _STARTS_WITH_OPERANDS = having(Trait.OPERANDWISE), having(Trait.ST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassThrough:
-    """Selects the kinds of operations through which a walk passes to their operands; every other operation defines its
-    result, and the walk ends there.
+    """Selects the kinds of operations through which a walk continues to their sources. An operation of any other kind
+    defines its result, and the walk ends there.
     """
 
     bitcasts: bool = False
@@ -72,11 +72,10 @@ class Dataflow:
     def list_sources(
         self, instruction: HloInstruction, index: ShapeIndex, callers: Iterable[HloInstruction] | None = None
     ) -> Iterator[Position]:
-        """Yields the positions from which this position gets its value unchanged; nothing if this position defines the value
-        itself.
+        """Yields the positions from which a position gets its value unchanged; none if the position defines the value.
 
-        callers: matters if the instruction is a parameter. Then the operands of these callers of its computation are
-        yielded; None means all callers.
+        callers: the callers of the computation to consider if the instruction is a parameter. Their operands are its
+        sources. None means all callers.
         """
         through, operands = self.through, instruction.operands
         match instruction.opcode:
@@ -117,9 +116,7 @@ class Dataflow:
                 pass
 
     def find_definition(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the position that defines the value at the given position. Where the value may come from several
-        positions, follows the first of them.
-        """
+        """Returns the position that defines the value at a position. If the value has several sources, follows the first."""
         position = instruction, index
         while (source := next(self.list_sources(*position), None)) is not None:
             position = source
@@ -170,14 +167,15 @@ class Dataflow:
 
 
 def is_shard_edge(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction is an edge of a shard_map: it passes its operands into the shard_map, or out of it."""
+    """Returns whether the instruction passes its operands into a shard_map, or out of one."""
     return is_call_with(instruction, CallTrait.SHARD_EDGE)
 
 
 def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstruction:
-    """Follows first operands backwards from `value`, and returns the first instruction whose opcode is not one of `opcodes`.
+    """Follows the first operand of each instruction, from `value` back, while the opcode is one of `opcodes`. Returns the
+    instruction at which this ends.
 
-    Indices of tuples are ignored: if `opcodes` has get-tuple-element, the walk may end at the whole tuple.
+    Indices of tuples are ignored: if `opcodes` has get-tuple-element, the walk may end at a whole tuple.
     """
     while value.opcode in opcodes and value.operands:
         value = value.operands[0]
@@ -185,8 +183,8 @@ def look_through(value: HloInstruction, opcodes: frozenset[str]) -> HloInstructi
 
 
 def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
-    """Returns the `-start` that belongs to a `-done` or `-update` instruction. If a loop or a call passes the start on,
-    returns that loop or call.
+    """Returns the `-start` that belongs to a `-done` or `-update` instruction. If the result of the start comes out of a
+    loop or a call, returns the loop or call.
     """
     flow = Dataflow(module, PassThrough(tuples=True, barriers=True))
     while done.opcode in _FINISHES:
@@ -197,8 +195,8 @@ def find_start(module: HloModule, done: HloInstruction) -> HloInstruction:
 def look_through_forward(
     value: HloInstruction, opcodes: frozenset[str], users: Mapping[int, tuple[HloInstruction, ...]]
 ) -> Iterator[HloInstruction]:
-    """Yields the instructions that use the value. In place of a user with one of the opcodes `opcodes`, yields the users of
-    its result.
+    """Yields the instructions that use a value. If the opcode of a user is one of `opcodes`, yields the users of its
+    result in its place.
     """
     for user in users[value.id]:
         if user.opcode in opcodes:
@@ -208,8 +206,8 @@ def look_through_forward(
 
 
 def list_running(module: HloModule) -> list[HloComputation]:
-    """Returns the entry computation, followed by the computations that loops, branches, calls and asynchronous starts
-    run, including nested ones. The values of all other computations, which are fused or applied, have no storage.
+    """Returns the entry computation, and all computations that loops, branches, calls and asynchronous starts run. Their
+    values have storage. The entry comes first. A computation that is fused or applied does not count.
     """
 
     def list_called(number: int) -> list[int]:
@@ -220,9 +218,7 @@ def list_running(module: HloModule) -> list[HloComputation]:
 
 
 def list_operands(instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-    """Returns the operands of an instruction. Can be passed to `search` as `list_next`; the search then goes back within one
-    computation.
-    """
+    """Returns the operands of an instruction. With this function as `list_next`, `search` goes back in one computation."""
     return instruction.operands
 
 
@@ -238,11 +234,11 @@ def search[Node: Hashable](
     *,
     most: int | None = None,
 ) -> Mapping[Node, Node | None]:
-    """Searches a graph breadth-first. Returns a map from each node that was found, nearest first, to its predecessor on a
-    shortest path; a start maps to None.
+    """Searches a graph breadth-first. Maps each node that was found, nearest first, to the node before it on a shortest
+    path. A start maps to None.
 
-    The search stops at the first target, which is then the last node of the map, or when it has found more than `most`
-    nodes.
+    The search stops at the first target, which is then the last node of the map. It also stops when it has found more than
+    `most` nodes.
     """
     before: dict[Node, Node | None] = {}
     for start in starts:
@@ -268,8 +264,8 @@ def find_shortest_path[Node: Hashable](
     *,
     most: int | None = None,
 ) -> tuple[Node, ...]:
-    """Returns a shortest path from a start to a target, both included; () if there is none. most: the most nodes to
-    look at, as in `search`.
+    """Returns a shortest path from a start to a target, both included; () if there is none. most: the search ends when it
+    has found more nodes.
     """
     before = search(starts, list_next, is_target, most=most)
     last = list(before)[-1:]
@@ -277,9 +273,7 @@ def find_shortest_path[Node: Hashable](
 
 
 def follow_back[Node](before: Mapping[Node, Node | None], end: Node) -> tuple[Node, ...]:
-    """Returns the shortest path that a search has found from a start to the node `end`, both included. before: the result of
-    `search`.
-    """
+    """Returns the shortest path from a start to the node `end`, both included. before: the result of `search`."""
     way = [end]
     while (earlier := before[way[-1]]) is not None:
         way.append(earlier)
@@ -312,8 +306,8 @@ _MAX_STEPS = 100_000
 
 
 class Positions:
-    """Finds where the value at a position (an instruction and an index into its shape) comes from: the instruction that
-    defines it, and the number of the slice of bytes in the buffer assignment that holds it. Caches its answers.
+    """Finds the definition and the bytes of the value at a position (an instruction and an index into its shape). The bytes
+    are a slice of the buffer assignment, given by number. Caches its answers.
     """
 
     def __init__(self, module: HloModule, buffers: BufferAssignment) -> None:
@@ -324,8 +318,8 @@ class Positions:
         self._leaves: dict[int, tuple[int | None, ...]] = {}
 
     def locate(self, instruction: HloInstruction) -> tuple[int | None, ...]:
-        """Returns, for each leaf of the instruction's shape in order, the number of the slice of bytes that holds it;
-        None for a leaf without bytes.
+        """Returns the number of the slice with the bytes of each leaf of an instruction's result, in order. A leaf without
+        bytes has None.
         """
         found = self._leaves.get(instruction.id)
         if found is None:
@@ -338,14 +332,14 @@ class Positions:
         return found
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> int | None:
-        """Returns the number of the slice of bytes that holds the value at this position; None if no slice does."""
+        """Returns the number of the slice with the bytes of the value at a position; None if the value has no bytes."""
         return self._find_slice(*self.resolve(instruction, index))
 
     def resolve(self, instruction: HloInstruction, index: ShapeIndex) -> Definition:
-        """Returns the position that defines the value at the given position, as (instruction id, ShapeIndex).
+        """Returns the position that defines the value at a position, as (instruction id, ShapeIndex).
 
-        Follows the value backwards to its source. The first position on the way that has a slice in the buffer assignment
-        defines the value; if there is none, the source does.
+        Follows the value backwards to its source. The definition is the first position on the way that has a slice in the
+        buffer assignment; if none has one, it is the source.
         """
         passed: list[Definition] = []
         position: Position | None = (instruction, index)
@@ -372,11 +366,11 @@ class Positions:
 
 
 def is_operandwise(instruction: HloInstruction) -> bool:
-    """Returns whether each leaf of the instruction's result comes from one operand, whose number is the last number of
-    the leaf's ShapeIndex.
+    """Returns whether each leaf of an instruction's result comes from one operand. The last number of the leaf's ShapeIndex
+    is then the operand's number.
 
-    XLA's combiners make collectives of several operands, for which this holds. It does not hold for a collective-permute
-    with operands of another kind: the array to write into, and the place in it.
+    This is true of the collectives of several operands that XLA's combiners make. It is false for a collective-permute that
+    writes into an array: its operands are the data, the array, and the places in both.
     """
     if instruction.opcode not in _OPERANDWISE or len(instruction.operands) < 2:
         return False
@@ -387,8 +381,8 @@ def is_operandwise(instruction: HloInstruction) -> bool:
 
 
 def take_unplaced_aliases(module: HloModule, buffers: BufferAssignment) -> None:
-    """Finds declared aliases of custom calls whose operand and output the buffer assignment puts into different bytes. Moves
-    these aliases from their calls to `module.invalid_aliases`.
+    """Removes declared aliases of custom calls that the buffer assignment breaks: operand and output have different bytes.
+    Moves them from their calls to `module.invalid_aliases`.
     """
     positions = Positions(module, buffers)
     for _, call in module.iterate_custom_calls():
@@ -414,11 +408,10 @@ type AreOne = Callable[[HloInstruction, HloInstruction], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundingPair:
-    """An addition and a subtraction of a term b around an operand x of a kernel, as in `(x + b) - b`. Mathematically the
-    result is x; in floating point it is x rounded to the precision of x + b.
+    """The addition and the subtraction in `(x + b) - b`, where `x` is an operand of a kernel's call. The result is `x`,
+    rounded to the precision of `x + b`.
 
-    A workaround for hidden writes uses such a pair to make readers of x wait for a kernel: b depends on the kernel's
-    result.
+    This is a workaround for hidden writes: `b` depends on the kernel's result, so that readers wait for the kernel.
     """
 
     addition: HloInstruction
@@ -431,11 +424,11 @@ class RoundingPair:
 def find_rounding_pairs(
     computation: HloComputation, call: HloInstruction, operand: int, are_one: AreOne
 ) -> Iterator[RoundingPair]:
-    """Yields the rounding pairs in which x is an operand of a call and the term b depends on the call's result. Searches
-    only the call's computation; looks through barriers, broadcasts, reshapes and converts.
+    """Yields the rounding pairs `(x + b) - b` in which `x` is an operand of a call, and `b` depends on the call's result.
+    Searches only the call's computation; looks through barriers, broadcasts, reshapes and converts.
 
-    operand: the number of the operand x. are_one: returns whether two instructions surely have the same value; it compares
-    the added term with the subtracted term.
+    operand: number of the operand `x`. are_one: returns whether two instructions surely have the same value; used to compare
+    the added term with the subtracted one.
     """
     users, value = computation.users, call.operands[operand]
     for addition in users[value.id]:

@@ -42,7 +42,7 @@ _COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
 
 
 def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
-    """Returns the number of the branch that the conditional always takes; None if it may take different branches."""
+    """Returns the number of the branch that a conditional always takes; None if it may take different branches."""
     branches = len(conditional.called_computations)
     if branches == 1:
         return 0
@@ -56,11 +56,10 @@ def find_branch(module: HloModule, conditional: HloInstruction) -> int | None:
 
 
 def sort_branches(conditional: HloInstruction) -> Sequence[int]:
-    """Returns the numbers of the conditional's branches in an order in which the branches of two modules correspond.
+    """Returns the numbers of a conditional's branches in the order of the index that chooses them.
 
-    The order is that of the index that chooses a branch. A predicate chooses the first branch for true, which is index 1, so
-    this branch comes second. XLA exchanges the two branches if it replaces an index by a predicate, or a predicate by an
-    index.
+    Branches of two modules correspond in this order, although XLA may replace an index by a predicate and then exchanges the
+    two branches. A predicate chooses the first branch for true, which is index 1, so this branch comes second.
     """
     numbers = range(len(conditional.called_computations))
     return numbers[::-1] if is_predicate(conditional.operands[0].shape) and len(numbers) == 2 else numbers
@@ -98,15 +97,15 @@ class _Search:
     @staticmethod
     @lru_cache(maxsize=8)
     def of(module: HloModule) -> "_Search":
-        """Returns the search for numbers that are fixed in every evaluation; one per module."""
+        """Returns the search for fixed numbers in a module, always the same object for one module."""
         return _Search(module)
 
     def find(self, value: HloInstruction, path: ShapeIndex, steps: int = _MOST_STEPS) -> Number | None:
-        """Returns the number at this position; None if the module does not fix the value there, or if the value is not a
+        """Returns the fixed number at a position of the module. Returns None if the value there is not fixed, or not a
         single number.
 
-        path: ShapeIndex in the shape of `value`. steps: how many nested operations are followed at most; a number behind
-        more operations counts as not fixed.
+        path: index into the shape of `value`. steps: how many nested operations are followed at most; a number that needs
+        more counts as not fixed.
         """
         key = value.id, path
         if key not in self._known and steps:

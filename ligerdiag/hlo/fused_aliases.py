@@ -30,7 +30,7 @@ type Offsets = tuple[int | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class BrokenAlias:
-    """An output of a custom call that is declared to alias an operand, but lies in other bytes than the operand."""
+    """An operand and an output of a custom call that are declared to share their bytes, but have different bytes."""
 
     call: HloInstruction
     """The custom call, inside of the fusion."""

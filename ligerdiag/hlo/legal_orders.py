@@ -43,8 +43,9 @@ class LegalOrder:
 
 
 def draw_orders(module: HloModule, kernels: Collection[int], count: int) -> Iterator[LegalOrder]:
-    """Yields `count` orders in which XLA may run the module, the same ones in each call. kernels: ids of the custom calls to
-    run as early or as late as possible, including calls in fusions.
+    """Yields `count` orders in which XLA may run the module. Every call with the same arguments yields the same orders.
+
+    kernels: ids of the custom calls to run as early or as late as possible, including calls in fusions.
     """
     scheduled = [one for one in module.computations.values() if one.sequence]
     holders = _find_holders(module, kernels)
@@ -176,10 +177,11 @@ def _sort(
 def order_by(
     instructions: Sequence[HloInstruction], needed: Mapping[int, Sequence[int]], keys: Mapping[int, Any]
 ) -> tuple[HloInstruction, ...]:
-    """Returns the instructions in a topological order. Of all instructions that could come next, the one with the least key
-    comes next.
+    """Returns the instructions in a topological order. Of all instructions that may come next, it takes the one
+    with the least key.
 
-    needed: from instruction id to the ids of the instructions that must come before it, each once.
+    needed: maps the id of an instruction to the ids of those that must come before it, each once. keys: maps the id of an
+    instruction to its key.
     """
     from heapq import heapify, heappop, heappush
 

@@ -33,6 +33,7 @@ from ligerdiag.hlo.xla_pb2 import (
     HloComputationProto,
     HloInputOutputAliasProto,
     HloInstructionProto,
+    OpMetadata,
     OriginalValueProto,
     ShapeProto,
     StackFrameIndexProto,
@@ -56,8 +57,8 @@ def parse_tag_path(op_name: str) -> TagPath:
 
 
 def strip_tags(op_name: str) -> str:
-    """Returns JAX's name stack of the operation that an instruction computes, given its op_name: without tags, and
-    spelled as the author wrote it.
+    """Returns an instruction's op_name without tags, as JAX made it: `jit(f)/mul` for `jit(f)/mul#ld17`. Of several joined
+    names, returns the first.
     """
     return _TAG.sub("", op_name.partition(";")[0]).replace("%3B", ";").replace("%23", "#")
 
@@ -74,14 +75,14 @@ class OriginalArray:
 
 
 def parse_original_value(data: bytes) -> Mapping[ShapeIndex, OriginalArray]:
-    """Returns a mapping from each leaf of a result to the array of the unoptimized module that it equals; leaves without a
-    known array are left out.
+    """Returns the array of the unoptimized module that each leaf of a result equals, by the leaf. Leaves without a known
+    array are left out.
 
-    Passes of XLA hand an original value on when they replace a value by an equal one (xla/hlo/ir/hlo_original_value.h).
-    HLO text shows it as `origin={{"ld17"}}`, for a tuple as `origin={({"ld20"}, {}, {"ld3"})}`. Most modules have none.
+    Passes of XLA copy an original value when they replace a value by an equal one (xla/hlo/ir/hlo_original_value.h). HLO
+    text shows it as `origin={{"ld17"}}`, for a tuple as `origin={({"ld20"}, {}, {"ld3"})}`. Most modules have none.
 
-    data: the field `original_value` of an instruction. A message in another form than that of jaxlib 0.11, such
-    as that of earlier versions, gives an empty map.
+    data: the field `original_value` of an instruction, in the form of jaxlib 0.11. A message in the form of an earlier
+    version gives an empty map.
     """
     if not data:
         return _NOTHING
@@ -131,32 +132,32 @@ class HloInstruction:
 
     @property
     def kernel(self) -> tuple[str, bytes]:
-        """Returns the target of a custom call and its payload, the backend config, which contains the kernel if the
-        call launches one.
+        """Returns the target of a custom call and its payload, the backend config. The payload of a kernel's call contains
+        the kernel.
         """
         return self.proto.custom_call_target, self.proto.backend_config
 
     @property
     def original_values(self) -> Mapping[ShapeIndex, OriginalArray]:
-        """Returns a map from each leaf of the result to the array of the unoptimized module that it equals, according to
-        XLA; empty unless XLA was asked to record this when it compiled the program (see `parse_original_value`).
+        """Returns the array of the unoptimized module that each leaf of the result equals, by the leaf. Empty if XLA did not
+        record original values when it compiled the program (see `parse_original_value`).
         """
         return parse_original_value(self.proto.original_value)
 
     @property
     def operand_output_aliases(self) -> Mapping[int, tuple[int, ...]]:
-        """Returns the valid entries of output_to_operand_aliasing (see `shape`): from operand number to the ShapeIndex
-        of the output that shares its buffer.
+        """Returns the valid entries of output_to_operand_aliasing. Maps the number of an operand to the index of the output
+        that shares its buffer.
 
-        An entry for a part of an operand is left out, because it leaves the rest of the operand unaliased.
+        An entry for a part of an operand is left out, because the operand's other parts have no alias.
         """
         entries = self.proto.output_operand_aliasing
         return {a.operand_index: tuple(a.output_shape_index) for a in entries if not a.operand_shape_index}
 
     @property
     def aliasing_outputs(self) -> Mapping[int, int]:
-        """Returns a map from the number of an operand to the number of the output that aliases the operand. Outputs are
-        the leaves of the result.
+        """Returns the number of the output that aliases an operand, by the operand's number. This is `{0: 1}` if output
+        1 aliases operand 0. Outputs are the leaves of the result.
         """
         leaves = list(iterate_leaves(self.shape))
         return {operand: leaves.index(leaf) for operand, leaf in self.operand_output_aliases.items()}
@@ -187,7 +188,9 @@ class HloComputation:
 
     @cached_property
     def users(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Returns a map from instruction id to the instructions of this computation that use it as an operand."""
+        """Returns the users of each instruction by its id. These are the instructions of the computation that have it as
+        an operand.
+        """
         found: dict[int, list[HloInstruction]] = {i.id: [] for i in self.instructions}
         for instruction in self.instructions:
             for operand in dict.fromkeys(instruction.operands):
@@ -196,8 +199,8 @@ class HloComputation:
 
     @cached_property
     def kept_elements(self) -> frozenset[int]:
-        """Returns the numbers of the elements of a loop's state that the loop does not change. This computation is the
-        loop's body, which returns these elements unchanged in the same position.
+        """Returns the numbers of the elements of a loop's state that the loop does not change. This computation must be the
+        loop's body; it returns these elements unchanged in the same position.
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return frozenset()
@@ -210,9 +213,9 @@ class HloComputation:
 
     @cached_property
     def rotated_elements(self) -> tuple[tuple[int, ...], ...]:
-        """Returns, for each element of a loop's state, the numbers of the elements whose initial values it has in some
-        iteration, its own number first. This computation is the loop's body, and may exchange elements. For a body that
-        exchanges the elements 0 and 1, this is ((0, 1), (1, 0)).
+        """Returns which initial values each element of a loop's state has in the course of the loop. This computation
+        must be the loop's body. If it exchanges the elements 0 and 1, the result is ((0, 1), (1, 0)): element 0 has its
+        own initial value, later that of element 1.
         """
         if self.root.opcode != "tuple" or len(self.parameters) != 1:
             return ()
@@ -285,14 +288,12 @@ class HloModule:
 
     @cached_property
     def homes(self) -> Mapping[int, HloComputation]:
-        """Returns a map from instruction id to the computation that holds the instruction."""
+        """Returns the computation that contains each instruction, by the instruction's id."""
         return {i.id: computation for computation in self.computations.values() for i in computation.instructions}
 
     @cached_property
     def callers(self) -> Mapping[int, tuple[HloInstruction, ...]]:
-        """Returns a map from computation id to the instructions that call the computation: each once, callees before
-        callers.
-        """
+        """Returns the instructions that call each computation, by the computation's id. Each instruction appears once."""
         found: dict[int, list[HloInstruction]] = {}
         for instruction in self.instructions:
             for callee in dict.fromkeys(instruction.called_computations):
@@ -300,17 +301,16 @@ class HloModule:
         return {callee: tuple(callers) for callee, callers in found.items()}
 
     def find_tag_path(self, instruction: HloInstruction) -> TagPath:
-        """Returns the tag path of the author's operation that an instruction of this module computes: the tags of the calls
-        that lead to the operation, outermost first, then its own tag. Returns () if unknown.
+        """Returns the tag path of the author's operation that an instruction computes. It has the tags of the calls that
+        lead to the operation, outermost first, then its own tag. Returns () if unknown.
         """
         return self.tags.get(instruction.id, ())
 
     def sort_in_program_order(self, computation: HloComputation) -> tuple[HloInstruction, ...]:
-        """Returns the instructions of a computation in program order: sorted by their tags, which number the author's
-        operations, and each after its operands.
+        """Returns the instructions of a computation in program order: sorted by their tags, each after its operands.
 
-        An instruction without a tag comes as early as its operands allow. A call without a
-        tag comes after the operations that were written before it (`_place_calls`).
+        An instruction without a tag comes as early as its operands allow. A call without a tag comes after the operations
+        that were written before it (`_place_calls`).
         """
         found = self._orders.get(computation.id)
         if found is None:
@@ -350,8 +350,8 @@ class HloModule:
         return found
 
     def iterate_custom_calls(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
-        """Yields (computation, custom call) for every custom call; the calls of called computations come before those of
-        their callers.
+        """Yields every custom call of the module, as (computation, custom call). Called computations come before their
+        callers.
         """
         return iter(self._custom_calls)
 
@@ -365,11 +365,14 @@ MAX_FRAMES = 64
 
 
 def iterate_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Yields the stack frames of an instruction's source location, from the innermost call outward; none if it has no
+    """Yields the stack frames of an instruction's source location, the innermost first. Yields none if it has no
     location.
     """
-    frames = module.stack_frames
-    metadata = instruction.proto.metadata
+    return iterate_frames_of(module.stack_frames, instruction.proto.metadata)
+
+
+def iterate_frames_of(frames: StackFrameIndexProto, metadata: OpMetadata) -> Iterator[SourceLine]:
+    """Does the same for the metadata of an instruction. frames: the stack frames of its module."""
     number = metadata.stack_frame_id
     if not number and metadata.source_file:
         yield SourceLine(file=metadata.source_file, line=metadata.source_line)
@@ -400,11 +403,10 @@ def _make_span(location: StackFrameIndexProto.FileLocation) -> SourceSpan | None
 
 
 def iterate_user_frames(module: HloModule, instruction: HloInstruction) -> Iterator[SourceLine]:
-    """Yields the stack frames of an instruction that lie outside of installed packages, from the innermost outward.
+    """Yields the stack frames of an instruction that are outside of installed packages, the innermost first.
 
-    If an instruction has no such frame, yields the frames of the `call` that runs the instruction's computation, provided
-    that only one `call` runs it. The reason: if JAX lowers a primitive through a function of its own, it traces that
-    function without the user's frames.
+    An instruction without such frames has those of the `call` that runs its computation, if only one `call` does. For some
+    primitives, JAX makes a function of its own, which it traces without the user's frames.
     """
     for _ in range(MAX_FRAMES):
         frames = [frame for frame in iterate_frames(module, instruction) if not frame.is_installed]
@@ -422,13 +424,13 @@ def find_user_line(module: HloModule, instruction: HloInstruction) -> SourceLine
 
 
 def find_reading_line(module: HloModule, instructions: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's source line at which a value is read: the line of the first of `instructions` that has one; None if
-    none has a line.
+    """Returns the user's source line at which a value is read: that of the first of `instructions` with a line. Returns None
+    if none has a line.
 
-    instructions: the reader of the value and the instructions around it, the innermost first. For a fusion, the line of the
-    fusion itself comes first, then the lines of the operations in it.
+    instructions: the reader of the value and the instructions around it, the innermost first. A fusion without a line has
+    the line of an operation in it.
 
-    The line of a loop around the instructions is returned only if no instruction has another line. The slices of a `scan`
+    The line of a loop around the instructions counts only if no instruction has a different line. The slices of a `scan`
     have the line of the `scan`, and XLA often names a fusion after such a slice.
     """
     loops, found = _find_loop_lines(module, instructions), list[SourceLine]()
@@ -467,16 +469,16 @@ _MAX_FRAMES = 1024
 
 @dataclass(slots=True, eq=False)
 class FrameNumbers:
-    """Gives numbers to chains of stack frames, so that source locations of different modules can be compared: equal chains
-    get equal numbers, also in different modules.
+    """Gives numbers to chains of stack frames, so that source locations of different modules can be compared. Equal chains
+    get equal numbers.
     """
 
     _links: dict[tuple[object, Chain], Chain] = field(default_factory=dict[tuple[object, Chain], Chain])
     _known: dict[tuple[int, int, Chain], Chain] = field(default_factory=dict[tuple[int, int, Chain], Chain])
 
     def number(self, module: HloModule, instruction: HloInstruction, behind: Chain = 0) -> Chain:
-        """Returns the number of the instruction's chain of stack frames, to which the chain with number `behind` is appended
-        as further callers.
+        """Returns the number of an instruction's chain of stack frames, the innermost first. behind: number of a chain
+        that is appended to it, the callers of the outermost frame.
         """
         metadata = instruction.proto.metadata
         if metadata.stack_frame_id:
@@ -530,9 +532,10 @@ def is_added_barrier(instruction: HloInstruction) -> bool:
 
 
 def is_tagged(program: HloModule) -> bool:
-    """Returns whether a module from before the optimizations is tagged: every operation of the author has a tag, a
-    number in its name. A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with
-    an Explicit sharding.
+    """Returns whether every operation of the author has a tag in its name. program: a module from before the optimizations.
+
+    A reshape without a name and without users needs no tag: XLA makes such a reshape for an output with an Explicit
+    sharding.
     """
     used = {operand.id for one in program.instructions for operand in one.operands}
     roots = {computation.root.id for computation in program.computations.values()}

@@ -39,7 +39,7 @@ _NAMES = re.compile(r"name$|^_xla_metadata")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureLine:
-    """One line of a module's text without names: an instruction, in which numbers replace all names."""
+    """One instruction as a line of text, in which numbers replace all names."""
 
     text: str
     """The line, such as `1.4 = f32[8]{0} add(1.2, 1.3)`, where numbers replace names."""
@@ -49,8 +49,8 @@ class StructureLine:
 
 
 def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
-    """Returns a sha256 that is equal for modules which differ only in names and metadata. payloads: whether a kernel's
-    payload counts, as for `fingerprint_lines`.
+    """Returns a sha256 of a module's structure. Modules that differ only in names and metadata have the same. payloads:
+    whether a kernel's payload counts, as for `fingerprint_lines`.
     """
     digest = sha256()
     for line in fingerprint_lines(module, payloads=payloads):
@@ -60,8 +60,8 @@ def compute_fingerprint(module: HloModule, *, payloads: bool = True) -> str:
 
 
 def fingerprint_lines(module: HloModule, *, payloads: bool = True) -> tuple[StructureLine, ...]:
-    """Returns the lines of the module's structure, beginning with the entry computation. Two modules with equal texts
-    are the same program to XLA, whatever their names are.
+    """Returns the lines of a module's structure, the entry computation first. Two modules with equal lines are the same
+    program to XLA, whatever their names are.
 
     payloads: whether a backend config that is not JSON counts. Kernels have such a config, with code for one GPU.
     """
@@ -204,8 +204,8 @@ class HloText:
         return _clean(f"%{instruction.name} = {shape} {instruction.opcode}({operands}){attributes}")
 
     def render_computation(self, computation: HloComputation) -> Iterator[tuple[int, str]]:
-        """Yields (instruction id, line) for each instruction in schedule order; the header and the closing brace have
-        the id 0.
+        """Yields (instruction id, line) for each instruction in schedule order. The header and the closing brace have id
+        0.
         """
         parameters = ", ".join([f"{one.name}: {self._render_shape(one.shape)}" for one in computation.parameters])
         start = "ENTRY " if computation is self.module.entry else ""
@@ -217,7 +217,7 @@ class HloText:
         yield 0, "}"
 
     def render_module(self) -> Iterator[tuple[int, str]]:
-        """Yields (instruction id, line) for all computations, callees first, with an empty line between two of them."""
+        """Yields (instruction id, line) for all computations, callees first, with an empty line between two computations."""
         yield 0, _clean(f"HloModule {self.module.name}")
         for computation in self.module.computations.values():
             yield 0, ""

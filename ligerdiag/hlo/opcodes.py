@@ -13,8 +13,8 @@ from enum import Flag, auto
 
 
 class Trait(Flag):
-    """The traits of opcodes. A trait is a fact about every instruction with one of its opcodes; in the docstrings of the
-    members, "the instruction" is any of these.
+    """The traits of opcodes. A trait is true of every instruction that has an opcode with the trait. In the docstrings of
+    the members, "the instruction" is any such instruction.
     """
 
     # where a value stands
@@ -276,7 +276,7 @@ _BITS = {opcode: traits.value for opcode, traits in TRAITS.items()}
 
 
 def having(*traits: Trait) -> frozenset[str]:
-    """Returns the opcodes that have at least one of these traits."""
+    """Returns the opcodes that have at least one of `traits`."""
     wanted = sum({trait.value for trait in traits})
     return frozenset([opcode for opcode, bits in _BITS.items() if bits & wanted])
 

@@ -40,8 +40,8 @@ _BY_ROW = frozenset({"broadcast", "reduce"})
 
 
 def may_write_over(module: HloModule, instruction: HloInstruction, index: ShapeIndex, number: int) -> bool:
-    """Returns whether the instruction may write the result at `index` into exactly the bytes of the operand with that
-    number.
+    """Returns whether an instruction may write a leaf of its result into exactly the bytes of an operand. index: the leaf.
+    number: number of the operand.
     """
     operand = instruction.operands[number]
     if is_tuple(operand.shape) or count_elements(operand.shape) == 1:

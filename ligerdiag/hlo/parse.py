@@ -24,11 +24,11 @@ more.
 
 @contextmanager
 def pause_collector(*, keep: bool = False) -> Generator[None]:
-    """Pauses Python's garbage collector: views hold many small long-lived objects, and searching them for cycles
-    doubles the time.
+    """Pauses Python's garbage collector while a view of a module is built. The view has so many small objects that the
+    collector would double the time.
 
-    keep: whether to move the objects that are made meanwhile to the collector's oldest generation without a search. Does not
-    do so if the caller has frozen objects (`gc.freeze`), because they would be unfrozen.
+    keep: whether to move the objects that are made meanwhile to the collector's oldest generation without a search. They are
+    not moved if the caller has frozen objects (`gc.freeze`), because these would be unfrozen.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -43,8 +43,8 @@ def pause_collector(*, keep: bool = False) -> Generator[None]:
 
 
 def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
-    """Returns the module and, where present, the buffer assignment of an `.hlo.pb` file (HloProto). Raises
-    ArtifactError if the file cannot be read as one.
+    """Returns the module of an `.hlo.pb` file (an HloProto), and its buffer assignment, or None if it has none. Raises
+    ArtifactError if the file is not an HloProto.
     """
     data = read_untrusted(path, MAXIMUM_FILE_BYTES)
     try:
@@ -54,7 +54,7 @@ def load_hlo(path: Path) -> tuple[HloModule, BufferAssignment | None]:
 
 
 def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
-    """Returns the module of a serialized HloProto and, where present, its buffer assignment.
+    """Returns the module of a serialized HloProto, and its buffer assignment, or None if it has none.
 
     Raises ArtifactError if the bytes are not an HloProto, or its references do not resolve.
     """
@@ -68,9 +68,7 @@ def parse_hlo(data: bytes) -> tuple[HloModule, BufferAssignment | None]:
 
 
 def parse_hlo_module(data: bytes) -> HloModule:
-    """Returns the module of a serialized HloModuleProto, without the HloProto around it; raises ArtifactError as
-    `parse_hlo` does.
-    """
+    """Returns the module of a serialized HloModuleProto. Raises ArtifactError as `parse_hlo` does."""
     proto = _decode(HloModuleProto(), data)
     if not proto.computations:
         raise ArtifactError("holds no HLO module")
@@ -163,7 +161,7 @@ def _check_form(instruction: HloInstruction, callees: dict[int, HloComputation])
         numbers = [parameter.proto.parameter_number for parameter in callees[called[0]].parameters]
         if numbers != list(range(len(operands))):
             raise ArtifactError(
-                f"`{name}` passes {len(operands)} operands to a computation with the parameters {numbers}"
+                f"`{name}` passes {len(operands)} operands, but its computation has the parameters {numbers}"
             )
     if opcode == "while" and any(len(callees[callee].parameters) != 1 for callee in called):
         raise ArtifactError(f"the condition or the body of the loop `{name}` does not have exactly one parameter")
@@ -177,12 +175,14 @@ def _parse_computation(
         called = tuple(message.called_computation_ids)
         for callee in called:
             if callee not in callees:  # also rules out recursion: callees come first in a well-formed module
-                raise ArtifactError(f"`{message.name}` calls computation {callee}, which is not defined before it")
+                raise ArtifactError(
+                    f"`{message.name}` calls computation {callee}, but no computation before it has this id"
+                )
         try:
             operands = tuple([by_id[operand] for operand in message.operand_ids])
         except KeyError as error:
             raise ArtifactError(
-                f"`{message.name}` has operand {error.args[0]}, which is not defined before it"
+                f"`{message.name}` has operand {error.args[0]}, but no instruction before it has this id"
             ) from error
         op_name = message.metadata.op_name
         instruction = HloInstruction(
@@ -223,15 +223,13 @@ def _parse_computation(
 
 
 def require_same_operands(program: HloModule, optimized: HloModule) -> None:
-    """Raises ArtifactError if a kernel has different numbers of operands in the two modules, because XLA never changes this
-    number.
+    """Raises ArtifactError if calls of one kernel have different numbers of operands in the two modules. XLA never changes
+    this number.
     """
     written, left = _count_operands(program), _count_operands(optimized)
     for kernel in written.keys() & left.keys():
         if not left[kernel] <= written[kernel]:
-            raise ArtifactError(
-                f"`{optimized.name}` calls a kernel with another number of operands than the program does"
-            )
+            raise ArtifactError(f"`{optimized.name}` calls a kernel with more or fewer operands than the program does")
 
 
 def _count_operands(module: HloModule) -> Mapping[tuple[str, bytes], set[int]]:

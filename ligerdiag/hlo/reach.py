@@ -50,8 +50,11 @@ class Reach:
 def find_reach(
     module: HloModule, starts: Iterable[tuple[HloInstruction, ShapeIndex]], list_dependents: Dependents | None = None
 ) -> Reach:
-    """Returns the outputs and effects that depend on any of the leaves in `starts`. list_dependents: returns the leaves of a
-    custom call's result that depend on an operand; None means that the whole result depends on every operand.
+    """Returns the outputs and effects of a program that depend on any of some leaves. starts: these leaves, each as
+    (instruction, index).
+
+    list_dependents: returns the leaves of a custom call's result that depend on an operand. None means that the whole result
+    depends on every operand.
     """
     found = search([(one.id, index) for one, index in starts], _Steps(module, list_dependents).list_next)
     root = module.entry.root

@@ -52,7 +52,7 @@ def is_tuple(shape: ShapeProto) -> bool:
 
 
 def iterate_leaves(shape: ShapeProto) -> Iterator[ShapeIndex]:
-    """Yields the ShapeIndex of every array, token or opaque leaf, in order."""
+    """Yields the ShapeIndex of every leaf, in order. A leaf is an array, a token or an opaque value."""
     for index, _ in iterate_leaf_shapes(shape):
         yield index
 
@@ -70,9 +70,9 @@ def iterate_leaf_shapes(shape: ShapeProto, prefix: ShapeIndex = ()) -> Iterator[
 
 
 def is_tiled(shape: ShapeProto) -> bool:
-    """Returns whether the layout of an array has tiles, as XLA lays out arrays on a TPU and on no GPU or CPU.
+    """Returns whether the layout of an array has tiles. Arrays on a TPU have tiles; those on a GPU or CPU have none.
 
-    `xla.proto` leaves the tiles out, because nothing else asks for them.
+    `xla.proto` leaves the tiles out, because only this function asks for them.
     """
     return any(one.field_number == _TILES for one in UnknownFieldSet(shape.layout))
 
@@ -92,7 +92,7 @@ def is_integer(shape: ShapeProto) -> bool:
 
 
 def compute_byte_size(shape: ShapeProto) -> int | None:
-    """Returns the bytes of a dense array; None for a tuple, a token, and types with packed or unknown elements."""
+    """Returns the bytes of a dense array. Returns None for a tuple, a token, and packed or unknown elements."""
     match = _ELEMENT_BITS.search(DTYPE_NAMES.get(shape.element_type, ""))
     if is_predicate(shape):
         return count_elements(shape)

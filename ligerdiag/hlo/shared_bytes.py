@@ -71,7 +71,7 @@ type _Leaf = tuple[Definition, int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedBytes:
-    """Two values that are alive at the same time in bytes that overlap."""
+    """Two values that XLA keeps in overlapping bytes at the same time, although both are still needed."""
 
     lost: Position
     """The value that is still read after the other value was written to its bytes."""
@@ -92,18 +92,18 @@ class SharedBytes:
 
 
 class TooManyStepsError(Exception):
-    """Raised if a module has more paths of calls than any module that XLA compiles."""
+    """Raised if a module has too many paths of calls to follow. No module that XLA compiles has so many."""
 
 
 def find_shared_bytes(
     module: HloModule, buffers: BufferAssignment, *, is_assigned: bool = True
 ) -> tuple[SharedBytes, ...]:
-    """Returns the pairs of values that are alive at the same time in the same bytes, in the order of their first
-    readers.
+    """Returns the pairs of values that are needed at the same time in the same bytes. They are in the order of their
+    first readers.
 
-    is_assigned: whether the buffers are XLA's own assignment. If not, they only say which values must share bytes: an
+    is_assigned: whether `buffers` is XLA's own assignment. If not, it only says which values must share bytes. An
     instruction may then write over exactly the bytes of any operand, and the program over any argument. Raises
-    TooManyStepsError if the module calls its computations along too many paths.
+    TooManyStepsError if the module has too many paths of calls.
     """
     return _Walk(module, buffers, is_assigned=is_assigned).run()
 
@@ -134,7 +134,9 @@ class _Bytes:
         return _Bytes(self.starts.copy(), self.ends.copy(), self.held.copy())
 
     def find(self, first: int, end: int) -> tuple[int, int]:
-        """Returns the numbers [low, high) of the ranges that share bytes with the bytes [first, end) of the allocation."""
+        """Returns the ranges of an allocation that overlap the bytes from `first` to `end`, exclusive, as (number of the
+        first range, number after the last).
+        """
         low = bisect_right(self.starts, first) - 1
         if low < 0 or self.ends[low] <= first:
             low += 1
@@ -166,8 +168,8 @@ class _Memory:
         return _Memory(dict(self._allocations))
 
     def look(self, place: Slice) -> tuple[_Bytes, int, int]:
-        """Returns (contents, low, high): the contents of a slice's allocation, and the numbers of the ranges in them that
-        share bytes with the slice, from low to high (exclusive). If nothing was written to the slice, low equals high.
+        """Returns the contents of a slice's allocation, and the ranges that overlap the slice, as (contents, number of
+        the first range, number after the last). The two numbers are equal if nothing was written to the slice.
         """
         found = self._allocations.get(place.allocation) or _NOTHING
         return found, *found.find(place.offset, place.offset + place.size)
@@ -180,9 +182,9 @@ class _Memory:
         found.put(place.offset, place.offset + place.size, held)
 
     def join(self, others: "list[_Memory]") -> "_Memory":
-        """Returns a memory that holds, in each range, everything that any of the `others` may hold there.
+        """Joins several memories into one. Each of its ranges may hold whatever the range may hold in any of them.
 
-        others: copies of this memory that were changed afterwards, such as one for each branch of a conditional.
+        others: changed copies of this memory, such as one for each branch of a conditional.
         """
         joined = dict(self._allocations)
         for number in dict.fromkeys(number for other in others for number in other._owned):

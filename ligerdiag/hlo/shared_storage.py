@@ -33,8 +33,8 @@ _MOST = 100_000
 
 @dataclass(slots=True, eq=False)
 class SharedStorage:
-    """Finds the positions (instructions and leaves of their results) of one module that share bytes because they hold one
-    value, whatever order XLA chooses.
+    """Finds the positions of one module that always share bytes, because they hold one value. A position is an
+    instruction and a leaf of its result.
     """
 
     module: Final[HloModule]
@@ -50,8 +50,8 @@ class SharedStorage:
         self._flow = Dataflow(self.module, _FLOW)
 
     def find(self, instruction: HloInstruction, index: ShapeIndex = ()) -> frozenset[Definition]:
-        """Returns the positions, each (instruction id, ShapeIndex), that define the value at the given position. There are
-        several if the computation has several callers.
+        """Returns the positions that define the value at a position, each as (instruction id, ShapeIndex). There are several
+        if the computation has several callers.
         """
         key = instruction.id, index
         found = self._definitions.get(key)
@@ -60,8 +60,8 @@ class SharedStorage:
         return found
 
     def list_named(self, instruction: HloInstruction, index: ShapeIndex) -> Iterator[Position]:
-        """Yields the positions of which the given position is only another name: they hold the same value, in the same
-        storage. For a bitcast, this is its operand. Yields nothing if this position defines a value of its own.
+        """Yields the positions whose value and storage a position has under a new name. For a bitcast, this is its operand.
+        Yields nothing if the position defines a value of its own.
         """
         opcode = instruction.opcode
         if opcode == "while":
@@ -79,7 +79,7 @@ class SharedStorage:
             yield from self._flow.list_sources(instruction, index)
 
     def is_loop_invariant(self, loop: HloInstruction, index: ShapeIndex) -> bool:
-        """Returns whether the loop's body returns this leaf of the state unchanged, at the same index."""
+        """Returns whether a loop's body returns a leaf of the loop's state unchanged, at the same index. index: the leaf."""
         key = loop.id, index
         if key not in self._carried:
             self._carried[key] = False  # the answer until the search below has ended

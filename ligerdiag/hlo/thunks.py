@@ -62,7 +62,7 @@ class Thunk:
 
     @property
     def stream(self) -> str:
-        """Returns the stream that an asynchronous start launches on, such as `communication_stream[0]`; empty for any
+        """Returns the stream on which an asynchronous start launches, such as `communication_stream[0]`. Returns '' for any
         other thunk.
         """
         found = _STREAM.search(self.text) if self.kind == ASYNC_START else None
@@ -97,7 +97,7 @@ class _Line:
 
 
 def parse_thunks(text: str) -> ThunkSequence:
-    """Returns the thunk sequence in the text of a dump. Raises ArtifactError at the first line that has another form."""
+    """Returns the thunk sequence in the text of a dump. Raises ArtifactError if a line is not in a form that XLA writes."""
     if len(text) > _LARGEST:
         raise ArtifactError(f"the thunk sequence has {len(text)} characters, more than {_LARGEST}")
     root: list[_Line] = []
@@ -147,7 +147,7 @@ _REGIONS = re.compile(r"\bxla_gpu_graph_enable_concurrent_region\b(?:[\"'\s:=]+(
 
 
 class CommandOrder(Enum):
-    """The rule by which XLA orders the commands of one command buffer."""
+    """The order that XLA's runtime keeps among the commands of one command buffer."""
 
     SCHEDULE = "schedule"
     """Commands run in the order of the schedule."""
@@ -162,8 +162,8 @@ _MODES = dict.fromkeys(("SERIALIZE", "0", "LHS", "2"), CommandOrder.SCHEDULE) | 
 
 
 def parse_command_order(flags: str) -> CommandOrder:
-    """Returns the order in which command buffers run their commands, as XLA's flags choose it. The flags may be written in
-    any form: `--name=value`, `name: value` of a dump's debug options, or JSON.
+    """Returns the order that command buffers keep with some flags of XLA. The flags may be written as `--name=value`, as
+    `name: value` (in a dump's debug options), or as JSON.
     """
     modes = _MODE.findall(flags)
     if modes:

@@ -42,7 +42,7 @@ _MISREAD = "if the device ran the same code that ligerdiag read, this is a bug o
 
 @dataclass(slots=True, kw_only=True)
 class JudgedCall:
-    """One call with its problems, the questions about it that could not be decided, and notes."""
+    """A kernel call with its problems, the questions about it that could not be decided, and notes."""
 
     call: CheckedCall
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -80,18 +80,18 @@ class _Operand:
 
     @property
     def is_written(self) -> bool:
-        """Whether a run showed a write."""
+        """Returns whether a run showed a write."""
         return self.run is not None and self.run.is_written is Seen.YES
 
     @property
     def is_read(self) -> bool:
-        """Whether a run showed a read."""
+        """Returns whether a run showed a read."""
         return self.run is not None and self.run.is_read is Seen.YES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallJudge:
-    """Judges one kernel call by the effects of the kernel's code, and by a program that consists of this call alone."""
+    """Judges one kernel call. Uses the effects of the kernel's code, and a program that has only this call."""
 
     found: FoundCall
     call: HloInstruction
@@ -103,7 +103,7 @@ class CallJudge:
     """Whether a call without a run counts as not covered, even if no run failed."""
 
     def judge(self) -> JudgedCall:
-        """Returns the call with its problems."""
+        """Judges the call and returns it with its problems."""
         decided, contradictions = self._apply_declarations()
         operands = [self._describe(number, decided) for number in range(len(self.call.operands))]
         result = JudgedCall(call=self._tabulate(operands))
@@ -383,8 +383,10 @@ class CallJudge:
 
 
 def judge_unread(found: FoundCall, reason: str) -> JudgedCall:
-    """Returns the judgement of a call that could not be lowered as a program of its own: it says that the call is not
-    covered. reason: why it could not be lowered.
+    """Returns the judgement of a call that could not be lowered as a program of its own. It says that the call is not
+    covered.
+
+    reason: why it could not be lowered.
     """
     result = JudgedCall(call=CheckedCall(kernel=found.kernel, source=found.source, rows=()))
     result.not_covered.append(f"`{found.kernel}`: {reason}")
@@ -398,7 +400,7 @@ def _make_dropped(found: FoundCall) -> Problem:
         kind=ProblemKind.DROPPED,
         kernel=found.kernel,
         message=f"JAX drops the call of `{found.kernel}`, because nothing uses its outputs",
-        help="return an output of the call, or declare its write and use the output that this adds",
+        help="return an output of the call, or declare its write, which adds an output, and use that output",
         source=found.source,
     )
 

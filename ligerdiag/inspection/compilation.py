@@ -77,7 +77,7 @@ class InspectionWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysed:
-    """One judged compilation, with everything that a replay of it needs."""
+    """A judged compilation, with all that a replay of it needs."""
 
     inspection: Inspection
     compilation: Compilation
@@ -87,8 +87,8 @@ class Analysed:
 
 @pause_collector()
 def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one compilation, and returns the inspection together with all that a replay needs. Raises ArtifactError if
-    the modules are inconsistent.
+    """Judges one compilation and returns the inspection, together with all that a replay needs. Raises ArtifactError if
+    the modules contradict each other.
     """
     program, optimized = compilation.program, compilation.optimized
     names = compilation.output_names or _name_outputs(optimized)
@@ -171,6 +171,11 @@ def analyse_compilation(compilation: Compilation, **words: Unpack[InspectionWord
             )
             for write in _sort_writes(context.writes)
         ),
+        write_places={
+            write.index: (tuple([frame.instruction.id for frame in write.frames]), write.operand)
+            for write in context.writes
+            if write.module is program and write.output is None and not write.unknown
+        },
         meant=dict(zip(names, _renumber(context), strict=False)),
         unlooked=find_unresolved_reads(context),
         output_lines=output_lines,
@@ -356,9 +361,9 @@ _TOO_MANY_STEPS = (
 
 def needs_inspection(optimized: HloModule, buffers: BufferAssignment) -> bool:
     """Returns whether a module without custom calls needs an inspection. It does if XLA keeps two live values, or two
-    donated arguments, in the same bytes, or if the program has operations that should work in place.
+    donated arguments, in the same bytes. It also does if the program has operations that should work in place.
 
-    Raises ArtifactError if that is unknown, because the module or its buffer assignment is inconsistent.
+    Raises ArtifactError if this cannot be decided, because the module or its buffer assignment is inconsistent.
     """
     try:
         if find_mixed_up_donations(optimized, buffers, is_described=False) is not None:
@@ -460,16 +465,16 @@ def _list_contradictions(
 
 
 def inspect_artifact(artifact: Artifact, **words: Unpack[InspectionWords]) -> Inspection:
-    """Judges one artifact. Raises ArtifactError if one of its files cannot be read, or is not of the kind that its name
-    says.
-    """
+    """Judges one artifact. Raises ArtifactError if one of its files cannot be read or has the wrong kind of content."""
     return analyse_artifact(artifact, **words).inspection
 
 
 @pause_collector()
 def analyse_artifact(artifact: Artifact, *, is_foreign: bool = False, **words: Unpack[InspectionWords]) -> Analysed:
-    """Judges one artifact, and returns the inspection together with all that a replay needs. is_foreign: as for
-    `Compilation`. Raises ArtifactError as `inspect_artifact` does.
+    """Judges one artifact and returns the inspection, together with all that a replay needs. Raises ArtifactError as
+    `inspect_artifact` does.
+
+    is_foreign: as for `Compilation`.
     """
     program, _ = load_hlo(artifact.program)
     optimized, buffers = load_hlo(artifact.optimized)
@@ -536,8 +541,8 @@ def _find_command_order(provenance: Provenance) -> CommandOrder:
 
 
 def open_readers(toolchain: Toolchain, cache: Cache, templates: Templates) -> Pool:
-    """Returns a pool of one worker that reads kernels with the toolchain's Triton. The worker is forked from the template
-    of the toolchain's compile workers, a process that has imported JAX and Triton already.
+    """Starts a worker that reads kernels with the toolchain's Triton, and returns its pool. The worker is forked from
+    the template of the toolchain's compile workers, a process that has imported JAX and Triton already.
     """
     return Pool(
         cache=cache,

@@ -124,15 +124,15 @@ def _describe_unexplained(context: Context) -> Iterator[str]:
 
 
 def are_tags_used(compilation: Compilation, program: HloModule) -> bool:
-    """Returns whether ligerdiag's worker gave the program's operations the tags in their names."""
+    """Returns whether the tags in the names of the program's operations come from ligerdiag's compile worker."""
     return is_tagged(program) and (
         not compilation.is_foreign or are_in_order(program, is_numbered=compilation.is_numbered)
     )
 
 
 def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
-    """Returns the coverage of the analysis: the numbers of things analysed, and one line for each part that the analysis
-    does not cover.
+    """Returns the coverage of the analysis. It says how much was analysed, and has one line for each part that the
+    analysis does not cover.
     """
     program = compilation.program
     tags = compute_tag_coverage(context.program, context.optimized) if program is not None else TagCoverage()
@@ -146,7 +146,8 @@ def compute_coverage(compilation: Compilation, context: Context) -> Coverage:
         for index in sorted(context.matching.conditional)
     )
     moved = tuple(
-        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be distinguished"
+        f"the loop around `{context.writes[index].kernel}` was unrolled or removed: its iterations cannot be "
+        "distinguished"
         for index in sorted(context.matching.loop_depth_differs)
     )
     refuted = ()
@@ -213,11 +214,11 @@ _UNKNOWN = "the author's order of independent operations is unknown; reads that 
 
 
 def join_views(views: Sequence[ScheduleView], outputs: Mapping[str, Verdict]) -> ScheduleView | None:
-    """Joins views of one schedule: returns the first view. In it, an output or read becomes unknown if `outputs` or another
-    view disagrees about it. Returns None if there is no view.
+    """Joins views of one schedule. Returns the first view, in which a verdict becomes unknown if `outputs` or another
+    view disagrees with it. Returns None if there is no view.
 
-    views: views of one schedule, each from the judgement of one possible order of the program. outputs: maps the name
-    of each output to the verdict on which all judgements agree, or to unknown if they disagree.
+    views: each from the judgement of one possible order of the program. outputs: maps the name of each output to the
+    verdict on which all judgements agree, or to unknown if they disagree.
     """
     if not views:
         return None
@@ -262,8 +263,8 @@ def _settle_output(output: OutputView, is_differing: bool) -> OutputView:
 
 
 def join_inspections(inspections: list[Inspection]) -> Inspection:
-    """Joins several inspections of one compilation into one. A verdict on which they differ becomes unknown, and a finding
-    that one of them lacks is dropped.
+    """Joins several inspections of one compilation into one. A verdict on which they disagree becomes unknown. A
+    finding that is not in all of them is dropped.
     """
     first, *others = inspections
     outputs = join_outputs([one.outputs for one in inspections])

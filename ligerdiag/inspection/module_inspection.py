@@ -54,7 +54,7 @@ UNKNOWN_TARGET = "unknown target"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRequest:
-    """Says which data to compute for each module, and within which limits on memory and time."""
+    """Says what to compute for each module, within which limits on memory and time."""
 
     timeout: float | None = None
     """Seconds of processor time for one module; None derives the limit from the files' size."""
@@ -77,7 +77,7 @@ class InspectionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOutcome:
-    """The result of inspecting one module or artifact."""
+    """The result of inspecting or replaying one module or artifact."""
 
     judged: Judged | None = None
     """The judged module; None if there is nothing to report."""
@@ -130,7 +130,7 @@ class ModuleInspector:
         )
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Judges a module of a dump. Raises nothing if that fails: the report on the module then says why."""
+        """Judges a module of a dump. If that fails, nothing is raised: the report on the module says why."""
         notes: list[str] = []
         identity = describe_module(files)
         try:
@@ -168,8 +168,8 @@ class ModuleInspector:
             yield
 
     def count_modules(self, path: Path) -> ModuleOutcome:
-        """Counts the modules of a file that may hold several. An unreadable file counts as one module, whose judgement
-        then says that the file cannot be read.
+        """Counts the modules of a file that may hold several. An unreadable file counts as one module; the judgement of
+        this module then says that the file cannot be read.
         """
         counted = 1
         try:
@@ -204,7 +204,7 @@ class ModuleInspector:
             return ModuleOutcome(judged=refuse_for_bug(identity, fault))
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Judges an artifact. Raises nothing if that fails: the report on the artifact then says why."""
+        """Judges an artifact. If that fails, nothing is raised: the report on the artifact says why."""
         identities = [describe_artifact(directory)]
 
         def look() -> _Seen:
@@ -217,15 +217,16 @@ class ModuleInspector:
         return self._look_within(_list_sources(directory), identities, look)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay of a module or artifact in this many seconds of processor time.
+        """Runs the replay that the inspection of a module or artifact planned. If that fails, nothing is raised: the
+        record of the replay says why.
 
-        Raises nothing if that fails: the record of the replay then says why.
+        seconds: the most processor time.
         """
         from ligerdiag.replay.dump_replay import replay_dump
 
         plan, self._plan = self._plan, None
         if plan is None:
-            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+            return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason="the inspection planned no replay"))
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
         notes = list[str]()
         try:
@@ -241,14 +242,16 @@ class ModuleInspector:
         return self._add_opaque(ModuleOutcome(replay=replay, notes=tuple(notes)), replay)
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the planned replay of the module or artifact in which opaque functions (stand-ins with the same buffers)
-        replace the custom calls; see `replay`.
+        """Runs the planned replay in which opaque functions replace the custom calls of the module or artifact. An
+        opaque function is a stand-in that reads and writes the same buffers. See `replay`.
         """
         from ligerdiag.replay.opaque_plan import OpaquePlan, replay_dump_opaquely
 
         plan, self._opaque = self._opaque, None
         if not isinstance(plan, OpaquePlan):
-            return ModuleOutcome(opaque=OpaqueReplay(state=ReplayState.FAILED, reason="there is nothing to replay"))
+            return ModuleOutcome(
+                opaque=OpaqueReplay(state=ReplayState.FAILED, reason="the inspection planned no replay")
+            )
         name = subject.id if isinstance(subject, ModuleFiles) else subject.name
         try:
             notes = list[str]()
@@ -413,7 +416,7 @@ def _join_programs(seen: _Seen) -> tuple["Programs", frozenset[str]]:
         return join_programs(context.program, context.optimized, compilation.buffers, names), frozenset(unknown)
     assert compilation.program is not None
     if compilation.as_written and not are_tags_used(compilation, compilation.program):
-        raise NotCoveredError("the program's tags are unreliable, so the order of its operations is unknown")
+        raise NotCoveredError("a program with unreliable tags, so that the order of its operations is unknown")
     return load_programs(seen.artifact), frozenset()
 
 
@@ -432,8 +435,8 @@ def _describe_missing(seen: _Seen) -> str:
 
 
 def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Path) -> float:
-    """Returns the seconds of processor time for judging a module, or the artifact in a directory; running its replay is
-    not included.
+    """Returns the seconds of processor time for judging a module, or the artifact in a directory. The seconds for a
+    replay are not included.
     """
     seconds = request.timeout or compute_seconds(_list_sources(subject))
     return 2 * seconds if request.replay else seconds  # planning a replay may take as long again
@@ -442,15 +445,15 @@ def compute_budget_seconds(request: InspectionRequest, subject: ModuleFiles | Pa
 def _list_sources(subject: ModuleFiles | Path) -> tuple[Path, ...]:
     """Returns the files whose size determines a module's budget."""
     if isinstance(subject, ModuleFiles):
-        return (*subject.optimized[:1], *subject.program[:1])
+        return (*subject.optimized, *subject.program[:1])
     return list_artifact_files(subject)
 
 
 def describe_module(files: ModuleFiles) -> Identity:
-    """Returns a module's identity (id, target, artifact path), taken from its files."""
+    """Returns a module's identity, taken from its files: id, target and artifact path."""
     return Identity(id=files.id, target=files.target or UNKNOWN_TARGET, artifact=str(files.optimized[0]))
 
 
 def describe_artifact(directory: Path) -> Identity:
-    """Returns an artifact's identity (id, target, artifact path), taken from its folder."""
+    """Returns an artifact's identity, taken from its folder: id, target and artifact path."""
     return Identity(id=str(directory), target=UNKNOWN_TARGET, artifact=str(directory))

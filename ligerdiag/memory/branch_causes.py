@@ -18,7 +18,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class BranchCauses:
-    """Finds the reasons of copies in the branches of one module's conditionals."""
+    """Finds the reasons for copies in the branches of one module's conditionals."""
 
     def __init__(self, uses: ValueUses, sources: CopySources, names: Names) -> None:
         self._uses = uses
@@ -27,9 +27,10 @@ class BranchCauses:
         self._names = names
 
     def explain_in_branch(self, move: Move, uses: Sequence[ValueUse]) -> CopyReason | None:
-        """Returns the reason for a copy inside a branch. The copy must put an operand or a computed value into a result of
-        the branch, or copy an operand that the branch then updates. None for any other copy. uses: the uses of the copy's
-        result.
+        """Returns the reason for a copy inside a branch. uses: the uses of the copy's result.
+
+        Explains copies that put an operand or a computed value into a result of the branch, and copies of an operand that
+        the branch then updates. Returns None for any other copy.
         """
         conditional = self._uses.find_caller(move.computation)
         if conditional is None or conditional.opcode != "conditional":

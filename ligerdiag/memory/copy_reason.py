@@ -8,7 +8,7 @@ from ligerdiag.model.memory import CopyCause
 
 
 class CopyForm(Enum):
-    """A form of the user's code, such as a scan. Two copies with the same cause need different remedies if their forms
+    """The form of the user's code that causes a copy. Copies with one cause may need different remedies because their forms
     differ.
     """
 
@@ -55,8 +55,8 @@ UNEXPLAINED = CopyReason(
 
 
 def describe_collected(array: str, result: str) -> str:
-    """Returns a clause for a report, about a scan that reads the array `array` part by part and collects its results in a
-    new array.
+    """Returns a clause about a scan that reads an array part by part, and collects its results in a new array. array,
+    result: phrases for the two arrays.
     """
     return (
         f"a loop reads {array} part by part, and collects {result} in an array of its own, which XLA then copies back"

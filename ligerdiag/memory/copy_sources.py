@@ -31,7 +31,7 @@ class Names:
         return f"`{self.arguments.get(number, number)}`"
 
     def name_output(self, number: int) -> str:
-        """Returns an output's name, or its number if it has no name, as text that fits after the word `output`."""
+        """Returns an output's name in backticks, or its number if it has no name, as text to put after the word `output`."""
         name = self.outputs[number] if number < len(self.outputs) else ""
         return f"`{name}`" if name and name != f"output {number}" else str(number)
 
@@ -47,15 +47,15 @@ class CopySources:
         self._names = names
 
     def find_copied(self, value: HloInstruction, index: ShapeIndex) -> Move | None:
-        """Returns the copy that made the value; None if no copy made it. If the value is an operand of a branch, the copy is
-        outside of the conditional.
+        """Returns the copy that made a value; None if no copy made it. If the value is an operand of a branch, looks outside
+        of the conditional.
         """
         origin = self.find_outer_origin(value, index)
         return self.moves.get((origin[0].id, origin[1]))
 
     def find_outer_origin(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf that compute a value. If the value is an operand of a branch, looks for them
-        outside of the conditional.
+        """Returns the instruction and leaf that compute a value. If the value is an operand of a branch, looks outside of
+        the conditional.
         """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -68,7 +68,9 @@ class CopySources:
         return position
 
     def find_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf of the same computation that compute a value, looking through copies of it."""
+        """Returns the instruction and leaf that compute a value, looking through copies. Stays in the value's
+        computation.
+        """
         position = self._uses.find_origin(value, index)
         for _ in range(_MOST_STEPS):
             move = self.moves.get((position[0].id, position[1]))
@@ -78,8 +80,8 @@ class CopySources:
         return position
 
     def find_outer_source(self, value: HloInstruction, index: ShapeIndex) -> Position:
-        """Returns the instruction and leaf that compute a value, looking through copies of it, and through operands of
-        branches to the outside of the conditional.
+        """Returns the instruction and leaf that compute a value, looking through copies. If the value is an operand of a
+        branch, looks outside of the conditional.
         """
         position = self.find_outer_origin(value, index)
         for _ in range(_MOST_STEPS):
@@ -90,7 +92,7 @@ class CopySources:
         return position
 
     def get_argument(self, position: Position) -> int | None:
-        """Returns the parameter number if the position is an argument of the program; else None."""
+        """Returns the parameter number of a value that is an argument of the program; None for any other value."""
         value = position[0]
         if value.opcode == "parameter" and self._module.homes[value.id] is self._module.entry:
             return value.proto.parameter_number
@@ -127,16 +129,16 @@ class CopySources:
         return "the loop's state" if position[0].opcode == "parameter" else f"`{self.name(position[0])}`"
 
     def describe_source(self, move: Move) -> str:
-        """Returns a phrase for the bytes that a copy reads, such as `temporary memory`. If the bytes belong to an argument,
-        but hold another value when the copy reads them, the phrase is `the bytes of argument x`.
+        """Returns a phrase for the bytes that a copy reads, such as `temporary memory` or `argument x`. The phrase is `the
+        bytes of argument x` if the bytes hold a new value when the copy reads them.
         """
         text = self.describe_bytes(move.source_place)
         is_reused = text.startswith("argument") and self.get_argument(self.find_outer_source(*move.source)) is None
         return f"the bytes of {text}" if is_reused else text
 
     def name(self, one: HloInstruction) -> str:
-        """Returns a name for an instruction: the name of its JAX operation; for an asynchronous start, the name of the
-        operation that it starts.
+        """Returns the name of the JAX operation that an instruction computes, or else the instruction's own name,
+        `%fusion.3`. An asynchronous start has the name of the operation that it starts.
         """
         one = self._uses.find_started(one)
         if one.opcode == "fusion" and not one.op_name:
@@ -149,13 +151,13 @@ class CopySources:
         return any((one.id, index) in self.moves for index in ((), (0,)))
 
     def list_copies(self, origin: Position) -> list[Move]:
-        """Returns the copies that are made directly from a value; a copy of a copy is not among them."""
+        """Returns the copies that read a value directly. A copy of a copy is not among them."""
         users = [use.user for use in self._uses.list_uses(*origin) if use.role is UseRole.READ]
         return [move for one in users if (move := self.moves.get((one.id, ()))) is not None]
 
     def follow(self, uses: Sequence[ValueUse]) -> Iterator[ValueUse]:
-        """Yields the given uses, but instead of a use by a copy the uses of the copy's result. A copy that is part of an
-        update (`Move.is_update`) counts as a use.
+        """Yields the uses of a value, looking through copies: in place of a copy, yields the uses of the copy's result. A
+        copy that is part of an update (`Move.is_update`) counts as a use. uses: the direct uses of the value.
         """
         pending, seen = list(uses), set[int]()
         while pending:
@@ -168,8 +170,8 @@ class CopySources:
             pending += self._uses.list_uses(move.instruction, move.index)
 
     def iterate_updated(self, source: Position) -> Iterator[Position]:
-        """Yields a value, then the value from which an update in place, a copy or a rearrangement made it, and so on. Ends
-        with a value that was made in any other way.
+        """Yields a value and its earlier forms. An earlier form is the value from which an update in place, a copy or a
+        transposition made it. Ends with a value that was made in any other way.
         """
         value, index = source
         for _ in range(_MOST_STEPS):
@@ -235,8 +237,8 @@ class CopySources:
 
 
 def permutes(module: HloModule, value: HloInstruction) -> bool:
-    """Returns whether an instruction is a fusion with one operand that it transposes before it does anything else. Bitcasts
-    before the transposition do not count, and the fusion may compute anything afterwards.
+    """Returns whether an instruction is a fusion that first transposes its only operand. Bitcasts before the
+    transposition do not count. Afterwards, the fusion may compute anything.
     """
     if value.opcode != "fusion" or len(value.operands) != 1:
         return False
@@ -248,8 +250,8 @@ def permutes(module: HloModule, value: HloInstruction) -> bool:
 
 
 def describe_instruction(one: HloInstruction) -> str:
-    """Returns the JAX operation that an instruction computes, such as `cumsum`; if there is none, the instruction's
-    name, such as `%fusion.3`.
+    """Returns the name of the JAX operation that an instruction computes, such as `cumsum`. Without one, returns the
+    instruction's own name, such as `%fusion.3`.
     """
     name = strip_tags(one.op_name).rpartition("/")[2].rstrip(":")
     if name.startswith("("):  # the name of several operations that XLA has combined

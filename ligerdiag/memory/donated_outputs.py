@@ -1,4 +1,4 @@
-"""Finds the outputs that lie in the bytes of one donated argument, but are computed from another donated argument.
+"""Finds the outputs that are in the bytes of one donated argument, but are computed from a different one.
 
 JAX pairs donated arguments with outputs by shape and order, not by the flow of data. An output is *crossed* if it is
 computed from one donated argument, and has the bytes of another donated argument that it does not need.
@@ -14,8 +14,8 @@ from ligerdiag.memory.value_uses import ValueUses
 
 
 class DonatedOutputs:
-    """The outputs of one module that lie in the bytes of donated arguments. Finds the outputs among them that are computed
-    from another donated argument.
+    """The outputs of one module that are in the bytes of donated arguments. Finds those that are computed from a different
+    donated argument.
     """
 
     def __init__(self, uses: ValueUses) -> None:
@@ -24,9 +24,7 @@ class DonatedOutputs:
 
     @cached_property
     def by_allocation(self) -> Mapping[int, int]:
-        """Returns a mapping from the index of an allocation to the number of an output. It has the allocations that hold a
-        donated argument whose bytes an output takes.
-        """
+        """Returns the number of the output in the bytes of each donated argument, by the index of its allocation."""
         leaves = [index for index, _ in iterate_leaf_shapes(self._entry.root.shape)]
         taken = {
             (entry.parameter_number, tuple(entry.parameter_shape_index)): tuple(entry.output_shape_index)
@@ -40,11 +38,11 @@ class DonatedOutputs:
         return found
 
     def find_crossed(self, value: Position, number: int) -> int | None:
-        """Returns the number of another donated argument from which the value is computed; None if there is no such
-        argument. The other argument must have the size of argument `number`.
+        """Returns a donated argument from which a value is computed although it has the bytes of a different one.
 
-        First looks at the arguments that the value's last operation reads. If none of these fits, looks at all arguments
-        that the value depends on. Returns None if the value needs argument `number` itself.
+        number: the argument whose bytes the value has. The returned argument has the same size. First looks at the arguments
+        that the value's last operation reads, then at all arguments on which the value depends. Returns None if there is no
+        such argument, or if the value needs argument `number`.
         """
         direct, reached = self._find_reached(*value)
         size = measure(self._entry.parameters[number])

@@ -22,7 +22,7 @@ _SEPARATORS = re.compile(r"[._]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedDonation:
-    """A donated argument, and the output that takes its bytes, or the reason why no output does."""
+    """A donated argument with the output that takes its bytes, or with the reason why no output does."""
 
     number: int
     """Parameter number of the argument."""
@@ -49,10 +49,10 @@ def judge_donations(
     """Returns a record for each donated argument, in the order of parameter numbers.
 
     program: the module from before the optimizations, in which arrays that are split over devices have their whole shapes.
-    donated: the parameter numbers that the program is known to donate. The arguments whose bytes outputs take, and the
-    arguments in XLA's list of donors, are donated too and need not be among them.
-    dropped: the parameter numbers that JAX drops from the user's program.
-    on_host: the parameter numbers of arguments in the host's memory, as far as the module itself does not say so.
+    donated: parameter numbers of the arguments that the user donates. Arguments whose bytes an output takes, and those in
+    XLA's list of donors, count as donated anyway.
+    dropped: parameter numbers of the arguments that JAX drops from the user's program.
+    on_host: parameter numbers of arguments in the host's memory, if the module does not say so itself.
     """
     spaces = _Spaces(optimized, on_host)
     taken = {
@@ -114,7 +114,7 @@ def judge_donations(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DonationClash:
-    """A donated argument whose bytes an output takes, although another argument of the call has the same bytes."""
+    """A donated argument whose bytes an output takes, although the call passes the same array as a second argument."""
 
     number: int
     """Parameter number of the argument."""
@@ -129,14 +129,13 @@ class DonationClash:
 def find_clashes(
     judged: Sequence[JudgedDonation], shared: Sequence[Sequence[int]], dropped: Collection[int]
 ) -> Iterator[DonationClash]:
-    """Yields the donations that XLA's runtime refuses, at most one for each array. The runtime refuses to donate an array
-    that the call passes as two arguments.
+    """Yields the donations that XLA's runtime refuses because the call passes the donated array twice. Yields at most one
+    for each array.
 
-    An argument that JAX drops is not part of the call. A donated argument whose bytes no output takes does not count as
-    donated.
+    An argument that JAX drops is not part of the call. An argument whose bytes no output takes does not count as donated.
 
-    judged: the judgements of all donated arguments. shared: groups of parameter numbers; the arguments of a group are one
-    array. dropped: the parameter numbers that JAX drops.
+    judged: all donated arguments. shared: groups of parameter numbers; the arguments of a group are one array. dropped:
+    parameter numbers of the arguments that JAX drops.
     """
     outputs = {one.number: one.output for one in judged if one.output is not None}
     for group in shared:
@@ -168,7 +167,7 @@ class _Spaces:
         self._spared: set[int] = set()
 
     def are_one(self, number: int, output: int) -> bool:
-        """Returns whether an argument and an output lie in the same memory: both in the device's or both in the host's.
+        """Returns whether an argument and an output are both in the device's memory, or both in the host's.
 
         number: the argument's parameter number. output: the output's number.
         """
@@ -177,13 +176,13 @@ class _Spaces:
     def take_spare(
         self, number: int, output: int, outputs: Sequence[ShapeProto], claimed: Mapping[int, int]
     ) -> int | None:
-        """Returns the first output that a donated argument could be paired with instead of `output`; None if there is none.
+        """Returns the first output that could take a donated argument's bytes in place of `output`; None if there is none.
 
-        Such an output has the shape and dtype of `output`, lies in the memory of the argument, and is paired with no other
-        argument. No output is returned twice.
+        It has the shape and dtype of `output`, is in the memory of the argument (the device's or the host's), and takes the
+        bytes of no other argument. No output is returned twice.
 
-        number: the argument's parameter number. outputs: the shapes of all outputs. claimed: from the number of an output
-        to the parameter number of the argument with which the module pairs it.
+        number: the argument's parameter number. outputs: the shapes of all outputs. claimed: maps the number of an output to
+        the parameter number of the argument whose bytes it takes.
         """
         for other, shape in enumerate(outputs):
             is_like = _has_dimensions(shape, outputs[output]) and shape.element_type == outputs[output].element_type
@@ -195,7 +194,9 @@ class _Spaces:
         return None
 
     def describe(self, number: int, output: str) -> str:
-        """Returns a clause which says that an output and the argument with this number are in different memories."""
+        """Returns a clause about an argument and an output in different memories, which names the two memories. number: the
+        argument's number. output: a phrase for the output.
+        """
         place, other = ("device", "host") if number in self._arguments else ("host", "device")
         return f"{output} is in the memory of the {place}, and the argument in that of the {other}"
 

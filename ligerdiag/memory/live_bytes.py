@@ -39,7 +39,7 @@ class LiveBytes:
 
     @property
     def peak(self) -> int:
-        """Returns the number of the first step at which the most bytes are in use."""
+        """Returns the number of the step at which the most bytes are in use; of several, the first."""
         return max(range(len(self.sizes)), key=self.sizes.__getitem__, default=0)
 
     def list_alive(self, step: int) -> Iterator[int]:
@@ -67,7 +67,7 @@ class _Walk:
         self._seen: set[int] = set()
 
     def run(self, computation: HloComputation) -> None:
-        """Appends the steps of a computation, each instruction once."""
+        """Appends the steps of a computation, in its order. A computation that is called twice is appended once."""
         if computation.id in self._seen:
             return
         self._seen.add(computation.id)
@@ -186,7 +186,7 @@ class _UsedBytes:
         return new.end - new.offset - sum(one.end - one.offset for one in covered)
 
     def remove(self, old: _Range) -> int:
-        """Removes a range, and returns the change of the memory in use, in bytes: never positive."""
+        """Removes a range, and returns the change of the memory in use, in bytes. It is 0 or negative."""
         inner, outer = list(old.inner), old.outer
         old.inner.clear()
         old.outer = None

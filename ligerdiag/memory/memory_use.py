@@ -49,7 +49,7 @@ _COLLECTIVES = having(Trait.COLLECTIVE) - having(Trait.DONE, Trait.UPDATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExplainedCopy:
-    """A copy as the report shows it, together with the instruction that makes the copy, and the reason."""
+    """A copy in the schedule: the instruction that makes it, the reason for it, and its entry in the report."""
 
     move: Move
     reason: CopyReason
@@ -58,8 +58,8 @@ class ExplainedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryAnalysis:
-    """The memory of one module: `use` has the figures that reports show, and the other fields have the instructions that
-    rules need.
+    """The memory of one module. `use` has the figures that reports show; the other fields have the instructions that rules
+    need.
     """
 
     use: MemoryUse
@@ -141,8 +141,8 @@ def analyse_memory(
 
 
 def asks_in_place(optimized: HloModule, buffers: BufferAssignment) -> bool:
-    """Returns whether a scheduled module has anything of at least `SMALLEST_BYTES` to report: donated arguments,
-    operations in place, or copies.
+    """Returns whether a scheduled module has donated arguments, operations in place or copies to report. Those with fewer
+    than `SMALLEST_BYTES` do not count.
     """
     uses = ValueUses(optimized, buffers)
     slices = [buffers.slices[number] for one in buffers.definitions.values() for _, number in one]
@@ -196,7 +196,7 @@ def _explain(causes: CopyCauses, move: Move, module: HloModule, program: HloModu
 
 
 def find_line(module: HloModule, blamed: Sequence[HloInstruction]) -> SourceLine | None:
-    """Returns the user's source line of the first of these instructions that has a line. If none of them has a line, returns
+    """Returns the user's source line of some instructions: that of the first one with a line. If none has a line, returns
     the nearest line of an operation inside of them or before them.
     """
     for one in blamed:

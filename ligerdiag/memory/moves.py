@@ -23,7 +23,7 @@ _MOVES_ORDER = frozenset({"transpose", "copy"})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Move:
-    """A copy in the schedule: one result of an instruction that holds a whole value again, in other bytes."""
+    """A copy in the schedule: a result that repeats all of a value in other bytes."""
 
     instruction: HloInstruction
     index: ShapeIndex
@@ -83,9 +83,9 @@ def list_moves(uses: ValueUses, smallest: int = SMALLEST_BYTES) -> tuple[Move, .
 
 
 def find_surroundings(uses: ValueUses) -> Mapping[int, Surroundings]:
-    """Maps the id of each computation to the number of times that the computation runs, and whether it is in a branch.
+    """Returns how often each computation runs, and whether it is in a branch, by the computation's id.
 
-    Its keys are the computations in `ValueUses.computations` and all computations that these call.
+    Has the computations in `ValueUses.computations`, and all computations that these call.
     """
     counted = find_trips(uses.module)
     found = {uses.module.entry.id: Surroundings(1, False)}

@@ -1,5 +1,5 @@
 """Explains copies whose results are outputs of the program, and copies due to crosswise donation. In a crosswise donation,
-JAX gave the bytes of one donated argument to an output that is computed from another donated argument.
+JAX gives the bytes of one donated argument to an output that is computed from a second donated argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -151,8 +151,8 @@ class OutputCauses:
 
     @cached_property
     def crossed(self) -> Mapping[int, int]:
-        """Returns a mapping from the numbers of donated arguments to the number of an output. It has the outputs that lie in
-        the bytes of one donated argument but are computed from another donated argument; both arguments are keys.
+        """Returns the outputs of crosswise donations by number of the argument. Both arguments of a donation are keys:
+        the one whose bytes the output has, and the one from which the output is computed.
         """
         found: dict[int, int] = {}
         root = self._module.entry.root
@@ -166,8 +166,8 @@ class OutputCauses:
         return found
 
     def explain_crossed(self, writer: HloInstruction) -> CopyReason | None:
-        """Returns the reason for a copy that a crosswise donation causes. In such a donation, an output lies in the bytes of
-        one donated argument, but is computed from another donated argument. None if `writer` computes no such output.
+        """Returns the reason for a copy that a crosswise donation causes. writer: the instruction that computes the
+        output of the donation. Returns None if it computes no such output.
         """
         for allocation, number in self._sources.donated.by_allocation.items():
             leaf = [index for index, _ in iterate_leaf_shapes(self._module.entry.root.shape)][number]
@@ -188,8 +188,8 @@ class OutputCauses:
         return CopyReason(cause=CopyCause.PAIRING, why=why, subject="pairing", blamed=blamed)
 
     def takes_apart(self, loop: HloInstruction, position: Position) -> bool:
-        """Returns whether the array at `position` enters the loop as an element of its state that no iteration changes, such
-        as the array `xs` of a `scan`: each iteration reads one slice of it.
+        """Returns whether an array is an element of a loop's state that no iteration changes. An example is the array
+        `xs` of a `scan`: each iteration reads one slice of it. position: the array.
         """
         if loop.opcode != "while":
             return False

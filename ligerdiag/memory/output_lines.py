@@ -6,23 +6,20 @@ from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.model.findings import SourceLine
 
 _MOST_STEPS = 64
+_RENAMES = PassThrough(bitcasts=True, barriers=True, tuples=True)
 
 
 def find_output(module: HloModule, number: int) -> HloInstruction | None:
-    """Returns the instruction that computes an output of a module. If the module returns an argument unchanged as this
-    output, the instruction is a parameter. None if the module has no output with this number.
+    """Returns the instruction that computes an output of a module. It is a parameter if the output is an unchanged argument.
+    Returns None if the module has no output with this number.
     """
-    root = module.entry.root
-    leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
-    if not 0 <= number < len(leaves):
-        return None
-    flow = Dataflow(module, PassThrough(bitcasts=True, barriers=True, tuples=True))
-    return flow.find_definition(root, leaves[number])[0]
+    found = _find_definition(Dataflow(module, _RENAMES), number)
+    return None if found is None else found[0]
 
 
 def find_element(module: HloModule, position: Position) -> HloInstruction:
-    """Returns the instruction that computes the value at a position. If the value is one of several results of a fusion,
-    returns the instruction inside of the fusion; otherwise returns the instruction of the position itself.
+    """Returns the instruction that computes the value at a position. If a fusion with several results computes the value,
+    this is an instruction inside of the fusion.
     """
     value, index = position
     if value.opcode != "fusion" or not index:
@@ -44,15 +41,21 @@ def find_output_line(program: HloModule | None, optimized: HloModule, number: in
 
 
 def _find_line(module: HloModule, number: int) -> SourceLine | None:
-    root = module.entry.root
-    leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
-    if not 0 <= number < len(leaves):
+    flow = Dataflow(module, _RENAMES)
+    found = _find_definition(flow, number)
+    if found is None:
         return None
-    flow = Dataflow(module, PassThrough(bitcasts=True, barriers=True, tuples=True))
-    value = find_element(module, flow.find_definition(root, leaves[number]))
+    value = find_element(module, found)
     for _ in range(_MOST_STEPS):
         line = None if value.opcode == "parameter" else find_user_line(module, value)
         if line is not None or len(value.operands) != 1:
             return line
         value = find_element(module, flow.find_definition(value.operands[0]))
     return None
+
+
+def _find_definition(flow: Dataflow, number: int) -> Position | None:
+    """Returns the position that defines an output of the module; None if the module has no output with this number."""
+    root = flow.module.entry.root
+    leaves = [index for index, _ in iterate_leaf_shapes(root.shape)]
+    return flow.find_definition(root, leaves[number]) if 0 <= number < len(leaves) else None

@@ -16,8 +16,8 @@ from ligerdiag.model.memory import SMALLEST_BYTES, RequestKind
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InPlaceRequest:
-    """An operation of the schedule whose result has to lie in the bytes of an operand. Says whether XLA puts the result
-    there without a copy.
+    """An operation of the schedule that asks to work in place. Its result has to be in the bytes of an operand.
+    `is_in_place` says whether XLA puts it there without a copy.
     """
 
     kind: RequestKind
@@ -27,11 +27,10 @@ class InPlaceRequest:
 
 
 def list_requests(uses: ValueUses, paid: Sequence[Move]) -> Iterator[InPlaceRequest]:
-    """Yields each operation that asks to work in place on at least `SMALLEST_BYTES`, in the order of the schedule, and
-    whether it works in place.
+    """Yields the operations that ask to work in place on at least `SMALLEST_BYTES`, in the order of the schedule.
 
-    paid: the copies that XLA made although the program does not need them; if XLA made such a copy
-    for an operation, the operation does not work in place.
+    paid: the copies that XLA made although the program does not need them. An operation with such a copy does not work in
+    place.
     """
     served = _list_served(uses, paid)
     for computation in uses.computations:

@@ -25,8 +25,8 @@ _MOST_STEPS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reshard:
-    """A collective that XLA's partitioner inserted before an operation that works in place: its result is an operand of that
-    operation.
+    """A collective that XLA's partitioner inserted before an operation that works in place. The operation (`writer`)
+    works on the collective's result.
     """
 
     collective: HloInstruction
@@ -43,8 +43,8 @@ class Reshard:
 
 
 def find_reshards(uses: ValueUses) -> Iterator[Reshard]:
-    """Yields each collective that the partitioner put in front of an operation that works in place, if the result of the
-    collective has at least `SMALLEST_BYTES`.
+    """Yields the collectives that the partitioner inserted before operations that work in place. Collectives with a
+    result of fewer than `SMALLEST_BYTES` do not count.
     """
     around, seen = find_surroundings(uses), set[Position]()
     for computation in uses.computations:

@@ -46,7 +46,7 @@ class UseRole(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueUse:
-    """One use of a value: the instruction that uses it, and in which role."""
+    """One use of a value by an instruction, and the role in which the instruction uses it."""
 
     role: UseRole
     user: HloInstruction
@@ -59,9 +59,7 @@ class ValueUse:
 
     @property
     def needs_bytes(self) -> bool:
-        """Returns whether the value must lie in the same bytes as the result of the instruction that uses and then
-        overwrites it.
-        """
+        """Returns whether XLA must put the value into the bytes of the user's result, because the user works in place."""
         return self.role in (UseRole.OVERWRITTEN, UseRole.STATE, UseRole.BRANCH)
 
 
@@ -76,13 +74,13 @@ class ValueUses:
 
     @cached_property
     def times(self) -> Mapping[int, int]:
-        """Returns a mapping from instruction id to the instruction's number in the schedule of its computation."""
+        """Returns the number of each instruction in the schedule of its computation, by the instruction's id."""
         return {one.id: n for c in self.computations for n, one in enumerate(c.sequence or c.instructions)}
 
     @cached_property
     def computations(self) -> tuple[HloComputation, ...]:
-        """Returns the computations with a schedule of their own, the entry first. Loops, branches, calls and asynchronous
-        starts run such computations; the computation of a fusion or a reduction has no schedule.
+        """Returns the computations that have a schedule, the entry first. Loops, branches, calls and asynchronous starts run
+        such computations. The computation of a fusion or a reduction has no schedule.
         """
         return tuple(list_running(self.module))
 
@@ -95,8 +93,8 @@ class ValueUses:
         return None if number is None else self.buffers.slices[number]
 
     def find_origin(self, value: HloInstruction, index: ShapeIndex = ()) -> Position:
-        """Returns the instruction that computes a value, and the index of the value in its shape. If the value comes from
-        another computation, returns the place where it enters this one, such as a parameter.
+        """Returns the instruction that computes a value, and the index of the value in its shape. Stays in one
+        computation: if the value comes from outside, returns the place where it enters, such as a parameter.
         """
         home = self.module.homes[value.id]
         position = value, index
@@ -107,7 +105,7 @@ class ValueUses:
             position = source
 
     def list_uses(self, value: HloInstruction, index: ShapeIndex = ()) -> list[ValueUse]:
-        """Returns the uses of a value, one for each operand of a user."""
+        """Returns the uses of a value. An instruction that uses it by several operands has one use for each operand."""
         return list(self._walk(value, index))
 
     def _walk(self, value: HloInstruction, index: ShapeIndex) -> Iterator[ValueUse]:
@@ -170,13 +168,15 @@ class ValueUses:
                 yield ValueUse(role=role, user=start, index=())
 
     def is_overwritten(self, user: HloInstruction, value: HloInstruction, leaf: ShapeIndex = ()) -> bool:
-        """Returns whether XLA requires the instruction `user` to write a result into the bytes of the operand `value`. It
-        does so for an update and for an aliased call.
+        """Returns whether XLA requires an instruction to write a result into the bytes of an operand. It does so for an
+        update or an aliased call. user: the instruction. value: the operand. leaf: the leaf of the operand.
         """
         return any(given is value and inner == leaf for _, (given, inner) in find_updates(self.module, user))
 
     def reads_part(self, user: HloInstruction, position: Position) -> bool:
-        """Returns whether an operation (alone, in a fusion or asynchronous) reads only slices of a value."""
+        """Returns whether an instruction reads only slices of a value. position: the value. The instruction may be a
+        fusion or an asynchronous start.
+        """
         if user.opcode in SLICES or user.opcode == "gather":
             return True
         if user.opcode not in ASYNC_STARTS | {"fusion"}:
@@ -196,13 +196,11 @@ class ValueUses:
         return origin == position
 
     def find_started(self, one: HloInstruction) -> HloInstruction:
-        """Returns the operation that an asynchronous start runs; for any other instruction, the instruction itself."""
+        """Returns the operation that an asynchronous start runs. Returns any other instruction unchanged."""
         return self.module.computations[one.called_computations[0]].root if one.opcode in ASYNC_STARTS else one
 
     def depends_on(self, later: HloInstruction, earlier: HloInstruction) -> bool:
-        """Returns whether `later` needs the result of `earlier`, directly or through other instructions. Both are in one
-        computation.
-        """
+        """Returns whether `later` needs the result of `earlier`, directly or indirectly. Both must be in one computation."""
         times = self.times
         start = times.get(earlier.id, 0)
 
@@ -213,8 +211,8 @@ class ValueUses:
 
 
 def find_updates(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[ShapeIndex, Position]]:
-    """Yields (leaf of the result, leaf of the operand that is updated) for each update in place of an instruction. Yields
-    the pairs of `find_in_place`, and updates inside of a fusion that update a bitcast of the fusion's operand.
+    """Yields the updates in place of an instruction, each as (leaf of the result, position of the updated operand). To those
+    of `find_in_place`, it adds updates inside of a fusion that update a bitcast of the fusion's operand.
     """
     found = list(find_in_place(module, instruction))
     yield from found
@@ -252,14 +250,14 @@ class OldValues:
         return found
 
     def find_end(self, one: HloInstruction) -> int:
-        """Returns the time in the computation's schedule at which an instruction has finished reading its operands: its own
-        time or, for an asynchronous start, the time of the matching done.
+        """Returns the time at which an instruction has finished reading its operands, in the schedule of its computation.
+        This is its own time. For an asynchronous start, it is the time of the matching done.
         """
         return self._ends.get(one.id, self._uses.times.get(one.id, 0))
 
     def find_last_use(self, value: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Returns the time of the last use of a value in the schedule of the value's computation. For a value that the
-        computation returns, this is the end of the schedule.
+        """Returns the time of the last use of a value, in the schedule of its computation. A value that the computation
+        returns is used at the end of the schedule.
         """
         home = self._uses.module.homes[value.id]
         found = self._uses.times.get(value.id, 0)
@@ -270,8 +268,8 @@ class OldValues:
     def list_writers(
         self, computation: HloComputation, value: HloInstruction, index: ShapeIndex, *, after: int, until: int
     ) -> Iterator[HloInstruction]:
-        """Yields the instructions of a computation that write to the bytes of a value. Only those with an index in the
-        computation's schedule above `after` and at most `until` count.
+        """Yields the instructions of a computation that write to the bytes of a value. after, until: only instructions
+        with an index in the computation's schedule above `after`, and not above `until`, count.
         """
         number = self._uses.positions.find(value, index)
         if number is None:

@@ -600,6 +600,8 @@ class Replay:
     opaque: OpaqueReplay | None = None
     """The replay with opaque functions in place of custom calls; None if the user did not request it and `is_open` is false.
     """
+    partial: Mapping[str, OutputNumbers] = field(default_factory=dict[str, OutputNumbers])
+    """Numbers of outputs that see only some hidden writes, with a stale prediction of their own (`runs.partial_run`)."""
     seconds: float = 0.0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

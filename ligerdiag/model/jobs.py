@@ -9,6 +9,10 @@ from ligerdiag.errors import CaseError, CompileError, InputError, LigerdiagError
 from ligerdiag.model.tuning import TuningFile
 
 type Flag = str | int | float | bool
+type WritePlace = tuple[tuple[int, ...], int]
+"""A hidden write of a program: (the ids of the instructions that lead from the entry computation to the kernel's call, the
+call last; the number of the operand that the kernel overwrites).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from ligerdiag.model.findings import (
     SuppressionKind,
     Verdict,
 )
+from ligerdiag.model.jobs import WritePlace
 from ligerdiag.model.memory import MemoryUse
 from ligerdiag.model.schedule_view import CallState, Neighbourhood, ScheduleView
 from ligerdiag.model.shown import Shown
@@ -342,6 +343,10 @@ class Inspection:
     """Rules that raised an exception; the coverage names them, too."""
     written: tuple[WrittenOperand, ...] = ()
     """The operands that kernels overwrite without XLA's knowledge, in program order."""
+    write_places: Mapping[int, WritePlace] = field(default_factory=dict[int, WritePlace])
+    """Maps the number of a hidden write (`CallPlace.number`) to its place in the program as written; lacks writes that the
+    program declares or does not contain.
+    """
     meant: Mapping[str, int] = field(default_factory=dict[str, int])
     """Maps each output name to the hidden writes on which the output depends in the program as written, as a bit set
     (`analysis.evaluation.labels` defines the bits; the writes are in program order); empty if no output depends on a

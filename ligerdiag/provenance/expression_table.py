@@ -1,5 +1,6 @@
 """Numbers arrays by the expressions that compute them: two arrays with one number are equal, element by element.
 
+This is the *expression number* of an array, or its number for short: an int without a meaning of its own.
 One `ExpressionTable` serves several modules, so that a value of the schedule and a value of the program can have one
 number. A number is never given by a guess; two equal arrays may well have two numbers. Arrays are equal here if nothing
 writes: a kernel is a function of its operands, as XLA sees it, and two equal calls have equal results.
@@ -88,9 +89,10 @@ class ExpressionTable:
         )
 
     def number(self, *expression: Hashable, operands: Iterable[Number] = (), bound: int | None = None) -> Number:
-        """Returns the number of an expression; equal expressions have equal numbers. operands: the numbers of the
-        expression's operands. bound: depth of the loop whose symbols (unknown values of its state) the expression no longer
-        depends on.
+        """Returns the number of an expression. Equal expressions have equal numbers.
+
+        operands: the numbers of the expression's operands. bound: depth of a loop. The expression no longer depends on this
+        loop's symbols, the unknown values of its state.
         """
         given = tuple(operands)
         key = (*expression, given)
@@ -101,19 +103,19 @@ class ExpressionTable:
         return found
 
     def number_symbol(self, symbol: "Symbol", *leaf: Hashable) -> Number:
-        """Returns the number of the array that a symbol (the unknown value of an element of a loop's state) has at the leaf
-        `leaf`.
+        """Returns the number of one array of a symbol, the unknown value of an element of a loop's state. leaf: index of the
+        array in the element.
         """
         key = ("symbol", symbol, *leaf, ())
         found = self._numbers.get(key)
         return self._add(key, frozenset({symbol})) if found is None else found
 
     def number_anew(self) -> Number:
-        """Returns a new number, for a value that is not known to equal any other value."""
+        """Returns an unused number, for an array that is not known to equal any numbered array."""
         return self.number("anew", len(self._symbols))
 
     def list_symbols(self, number: Number) -> frozenset["Symbol"]:
-        """Returns the symbols in the expression with this number. A symbol is an unknown value of a loop's state."""
+        """Returns the symbols in the expression with number `number`. A symbol is an unknown value of a loop's state."""
         return self._symbols[number]
 
     def _add(self, key: Hashable, symbols: frozenset["Symbol"]) -> Number:
@@ -122,7 +124,7 @@ class ExpressionTable:
         return number
 
     def number_splat(self, shape: ShapeProto, element: Element) -> Number:
-        """Returns the number of an array of this shape that repeats one element."""
+        """Returns the number of an array of shape `shape` that repeats one element."""
         return self._number_splat(shape.element_type, tuple(shape.dimensions), element)
 
     def _number_splat(self, kind: int, dimensions: Dimensions, element: Element) -> Number:
@@ -134,7 +136,7 @@ class ExpressionTable:
         return number
 
     def number_concatenation(self, axis: int, pieces: Sequence[Operand]) -> Number:
-        """Returns the number of a concatenation. axis: its dimension."""
+        """Returns the number of a concatenation. axis: the dimension along which the pieces are joined."""
         if len(pieces) == 1:
             return pieces[0][0]
         sizes = tuple([dimensions[axis] for _, dimensions in pieces])
@@ -143,9 +145,7 @@ class ExpressionTable:
         return number
 
     def number_elementwise(self, one: HloInstruction, operands: Sequence[Number], attributes: bytes) -> Number:
-        """Returns the number of an operation that computes each element from the same elements of its operands. attributes:
-        those of the instruction.
-        """
+        """Returns the number of an elementwise operation. one: the instruction. attributes: its attributes as bytes."""
         dimensions = tuple(one.shape.dimensions)
         number = self.number("operation", attributes, (), operands=sort_operands(one.opcode, operands))
         given = [tuple(operand.shape.dimensions) for operand in one.operands]
@@ -155,7 +155,7 @@ class ExpressionTable:
         return number
 
     def number_broadcast(self, one: HloInstruction, operand: Number, attributes: bytes) -> Number:
-        """Returns the number of a broadcast. attributes: those of the instruction."""
+        """Returns the number of a broadcast. one: the instruction. attributes: its attributes as bytes."""
         number = self.number("operation", attributes, (), operands=(operand,))
         places = {axis: place for place, axis in enumerate(one.proto.dimensions)}
         axes = [[places.get(axis, -1)] for axis in range(len(one.shape.dimensions))]
@@ -205,15 +205,15 @@ class ExpressionTable:
         return self.number("constant", kind, dimensions, literal.SerializeToString(deterministic=True))
 
     def number_moved(self, moved: Number, shape: ShapeProto) -> Number | None:
-        """Returns the expression number of an array of shape `shape` that takes all of its elements from the array `moved`.
-        Returns None if the elements of `moved` are not all equal.
+        """Returns the expression number of an array that takes its elements from an array of equal elements. moved:
+        number of the latter. shape: shape of the result. Returns None if the elements of `moved` are not all equal.
         """
         element = self._splats.get(moved)
         return None if element is None else self.number_splat(shape, element)
 
     def number_converted(self, operand: Number, after: ShapeProto) -> Number | None:
-        """Returns the expression number of `operand` after a conversion to the element type of `after`, if all elements of
-        `operand` are one small integer; None for any other array.
+        """Returns the expression number of an array after a conversion, if all its elements are one small integer.
+        operand: number of the array. after: shape with the new element type. Otherwise returns None.
         """
         element, name = self._splats.get(operand), _CONVERTED.get(DTYPE_NAMES.get(after.element_type, ""))
         if element is None or name is None or element[0] not in ("s32s", "s64s", "u32s", "u64s"):
@@ -224,8 +224,8 @@ class ExpressionTable:
         return self.number_splat(after, (name, repr(float(number)) if name.startswith("f") else str(number)))
 
     def number_product(self, one: HloInstruction, operands: Sequence[Operand], dimensions: Dimensions) -> Number | None:
-        """Returns the number of a product of matrices in a form that does not depend on which operand is first, and on
-        transposes of the operands; None for a product in another form. dimensions: those of the result.
+        """Returns the number of a product of matrices. The number is the same if the operands change places or are
+        transposed. dimensions: dimensions of the result. Returns None for a product without such a number.
         """
         numbers = one.proto.dot_dimension_numbers
         sides = [
@@ -319,8 +319,8 @@ class ExpressionTable:
     def number_transpose(
         self, operand: Number, dimensions: Dimensions, order: Dimensions, *, is_product: bool = False
     ) -> Number:
-        """Returns the number of a transpose. dimensions: those of the operand; order: dimension k of the result is
-        dimension order[k] of the operand. is_product: whether the operand is a product whose slices are those of the
+        """Returns the number of a transpose. dimensions: dimensions of the operand. order: dimension k of the result is
+        dimension order[k] of the operand. is_product: whether the operand is a product whose slices are slices of the
         transpose.
         """
         if list(order) == sorted(order):
@@ -349,8 +349,8 @@ class ExpressionTable:
         return number
 
     def number_bitcast(self, operand: Number, before: ShapeProto, after: ShapeProto) -> Number:
-        """Returns the expression number of a bitcast, which keeps the bytes of its operand and gives them another shape or
-        layout.
+        """Returns the expression number of a bitcast: the operand's bytes with a new shape or layout. before: shape of the
+        operand. after: shape of the result.
         """
         first, last = _list_major_to_minor(before), _list_major_to_minor(after)
         if before.element_type != after.element_type or first is None or last is None:
@@ -362,7 +362,7 @@ class ExpressionTable:
         return self.number_transpose(shaped, physical, tuple([last.index(number) for number in range(len(last))]))
 
     def number_slice(self, instruction: HloInstruction, operand: Number, attributes: bytes) -> Number:
-        """Returns the number of a slice; a slice of an operation is the operation on slices (see `slices`)."""
+        """Returns the number of a slice. It is the number of the same operation on slices of the operands (see `slices`)."""
         taken = [(one.start, one.limit, one.stride) for one in instruction.proto.slice_dimensions]
         dimensions = tuple(instruction.operands[0].shape.dimensions)
         if any(stride != 1 for *_, stride in taken):
@@ -374,8 +374,8 @@ class ExpressionTable:
 
 
 def list_attributes(instruction: HloInstruction, dimensions: Dimensions | None = None) -> bytes:
-    """Returns everything in the instruction's message that its value depends on, except operands and computations.
-    dimensions: those of the result if they are not the instruction's.
+    """Returns the parts of an instruction's protobuf message on which its value depends, without operands and
+    computations. dimensions: dimensions of the result, if they differ from those of the instruction.
     """
     stripped = HloInstructionProto()
     stripped.CopyFrom(instruction.proto)
@@ -393,7 +393,9 @@ def list_attributes(instruction: HloInstruction, dimensions: Dimensions | None =
 
 
 def sort_operands(opcode: str, operands: Sequence[Number]) -> tuple[Number, ...]:
-    """Returns the numbers of the operands, sorted if the operation is commutative, so that a + b and b + a become equal."""
+    """Returns the numbers of an operation's operands. They are sorted if the operation is commutative, so that `a + b` and
+    `b + a` get one number.
+    """
     return tuple(sorted(operands)) if opcode in _COMMUTES else tuple(operands)
 
 

@@ -37,8 +37,8 @@ type _Leaves = list[Footprint]
 
 
 def number_kernels(program: HloModule) -> Kernels:
-    """Returns a number for each kernel that the program calls: a mapping from (target, payload) to the number. Custom calls
-    that only the optimized module has are left out, because they are XLA's implementation of another operation.
+    """Returns a number for each kernel that the program calls, by (target, payload). Leaves out custom calls that only the
+    optimized module has: XLA made them for operations such as a product.
     """
     found: dict[tuple[str, bytes], int] = {}
     for _, call in program.iterate_custom_calls():
@@ -50,10 +50,10 @@ def compute_footprints(
     module: HloModule, kernels: Kernels, *, empty: Container[int] = frozenset()
 ) -> Mapping[int, Footprint]:
     """Returns the footprint of each instruction that runs, by the instruction's id. A footprint is the set of parameters and
-    kernels from which the instruction's result, all leaves together, is computed.
+    kernels from which the whole result is computed.
 
-    kernels: the numbers of the program's kernels. empty: ids of instructions, each with one array as result, whose
-    footprint is taken to be empty.
+    kernels: the numbers of the program's kernels. empty: ids of instructions whose footprint counts as empty; the result of
+    each is one array.
     """
     evaluation = _Evaluation(module, kernels, empty)
     evaluation.run_entry()

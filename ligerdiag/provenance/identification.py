@@ -1,5 +1,9 @@
 """Finds out which values of the program an array of the schedule equals, who made it, and on what evidence this is known.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. The *expression number* of an array names the expression that computes it: arrays
+with one number are equal (see `expression_table`).
+
 Three witnesses are heard, and their contradictions are part of the answer:
 
 - **structure**: program and schedule are numbered in one table of expressions (see `module_values`). An equal number is a
@@ -75,9 +79,10 @@ class Identification:
     )
 
     def identify(self, instruction: HloInstruction, index: ShapeIndex = ()) -> ValueIdentity:
-        """Returns the identity of one array of the schedule: a leaf of the result of an instruction of `optimized`.
+        """Returns the identity of one array of the schedule: the values of the program that it equals.
 
-        index: the leaf of the result's shape; () if the result is an array. The identity of a whole tuple is unknown.
+        instruction: an instruction of `optimized`. index: the leaf of its result that is the array; () if the result is an
+        array. The identity of a whole tuple is unknown.
         """
         key = (instruction.id, index)
         found = self._known.get(key)
@@ -86,20 +91,20 @@ class Identification:
         return found
 
     def is_another(self, instruction: HloInstruction, path: TagPath) -> bool:
-        """Returns whether the result of an instruction, an array, is surely another value than that of the operation with
-        this tag path, and not only a conversion of it.
+        """Returns whether the result of an instruction surely differs from the value of an operation by more than a
+        conversion. path: tag path of the operation. The result must be an array.
 
-        Either the structure proves that it is another value of the program, or the instruction is a factor or term of a
-        chain to which XLA has moved other ones: its footprint (see `footprints`) has an argument or a kernel that the
-        operation's lacks.
+        Either the structure proves that the result is a different value of the program. Or the instruction is part of a
+        sum or product to which XLA has moved terms or factors: its footprint (see `footprints`) then has an argument or a
+        kernel that the operation's footprint lacks.
         """
         if instruction.opcode in _CHAINED and self._footprints.is_foreign(instruction, path):
             return True
         return bool(self._find_others(instruction, path))
 
     def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
-        """Returns the tag paths of the operations whose value the result of an instruction is, by its structure, if the
-        operation with tag path `path` is not among them and differs from them by more than conversions.
+        """Returns the tag paths of the operations that an instruction computes in place of a given operation, by structure.
+        path: tag path of the given operation. Returns [] if the instruction computes it, or only converts its value.
         """
         return sorted(value.path for value in self._find_others(instruction, path) if value.path)
 
@@ -113,16 +118,16 @@ class Identification:
         return frozenset() if any(one.path == path for one in self._list_near(values)) else values
 
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
-        """Returns the values of the program that have this expression number."""
+        """Returns the values of the program that have the expression number `number`."""
         return self._numbered.by_number.get(number, frozenset())
 
     def list_equal(self, value: ProgramValue) -> frozenset[ProgramValue]:
-        """Returns the value and its twins, the values of the program that are computed by equal expressions."""
+        """Returns a value of the program and all values that the program computes by an equal expression."""
         number = self._numbered.numbers.get(value)
         return frozenset({value}) if number is None else self.find_values(number) | {value}
 
     def find_operation(self, value: ProgramValue) -> HloInstruction | None:
-        """Returns the instruction of the program whose result is this value; None if the value is an argument, or if no
+        """Returns the instruction of the program that computes a value. Returns None if the value is an argument, or if no
         instruction is found.
         """
         return self._operations.find(value.path)
@@ -265,7 +270,7 @@ class Identification:
 
 @lru_cache(maxsize=8)
 def identify_arrays(program: HloModule, optimized: HloModule) -> Identification:
-    """Returns the `Identification` of the two modules, one for all who ask."""
+    """Returns the `Identification` of the two modules. Returns the same object for every call with these modules."""
     return Identification(program, optimized)
 
 
@@ -289,7 +294,9 @@ class _Footprints:
                 self._meant[path[-1:]] = self._meant.get(path[-1:], 0) | program_footprints[one]
 
     def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
-        """Returns whether the instruction is computed from an argument or kernel from which the operation is not."""
+        """Returns whether an instruction depends on an argument or kernel on which an operation does not depend. path:
+        tag path of the operation.
+        """
         meant = self._meant.get(path[-1:])
         return meant is not None and bool(self._schedule.get(instruction.id, 0) & ~meant)
 
@@ -307,8 +314,8 @@ class _Numbered:
     schedule: Mapping[int, Sequence[tuple[Callers, Tree]]]
 
     def find_in_schedule(self, instruction: HloInstruction, index: ShapeIndex) -> frozenset[ProgramValue]:
-        """Returns the program's values with the number of this array; none if the array has several numbers, as in a
-        computation with several callers.
+        """Returns the program's values that have the number of an array of the schedule. Returns an empty set if the
+        array has several numbers, as in a computation with several callers.
         """
         numbers = {find_leaf_number(tree, index) for _, tree in self.schedule.get(instruction.id, ())}
         if len(numbers) != 1:
@@ -369,26 +376,30 @@ class _Operations:
         self._module = program
 
     def is_result(self, own: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether the instruction, one of those with this tag, has the operation's result."""
+        """Returns whether an instruction has the result of the operation with tag `own`. Of several instructions with
+        the tag, the result of one is the operation's.
+        """
         return self._results.get(own) is instruction
 
     def find(self, path: TagPath) -> HloInstruction | None:
-        """Returns the instruction that has the result of the operation with this tag path; None if there is none."""
+        """Returns the instruction that has the result of the operation with tag path `path`. Returns None if there is
+        none.
+        """
         return self._results.get(path[-1:]) if path else None
 
     def has_shape(self, value: ProgramValue, shape: ShapeProto) -> bool:
-        """Returns whether the value has the element type and the dimensions of this shape."""
+        """Returns whether a value has the element type and the dimensions of `shape`."""
         operation = self.find(value.path)
         own = None if operation is None else _find_shape(operation, value.index)
         return own is not None and own.element_type == shape.element_type and own.dimensions == shape.dimensions
 
     def find_call_tags(self, callers: Callers) -> TagPath:
-        """Returns the tags of the calls among these callers, outermost first."""
+        """Returns the tags of the calls among `callers`, outermost first."""
         return tuple([tag for caller in callers for tag in self._calls.get(caller, ())])
 
     def find_paths(self, name: str) -> list[TagPath]:
-        """Returns the tag paths of the operation that a name such as `ld17` names; several if its function is called
-        several times; none for another name.
+        """Returns the tag paths of the operation with a tag, given as text: `ld17` for tag 17. There are several if the
+        operation's function is called several times. Returns [] if the text is not such a tag.
         """
         number = name.removeprefix("ld")
         if number == name or not number.isdecimal() or (int(number),) not in self._results:

@@ -36,7 +36,7 @@ class EvidenceKind(StrEnum):
 
 
 class Maker(StrEnum):
-    """Says who made the instruction that computes a value: the author, XLA, or nobody."""
+    """Who made the instruction that computes a value: the author, XLA, or nobody."""
 
     AUTHOR = "author"
     """The author wrote the operation; the instruction is the operation or a clone of it."""
@@ -50,9 +50,7 @@ class Maker(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One piece of evidence on an array: the values of the program that the array equals, and whether the evidence is
-    firm.
-    """
+    """One piece of evidence that an array equals certain values of the program. It is firm or not."""
 
     kind: EvidenceKind
     values: frozenset[ProgramValue]
@@ -71,9 +69,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueIdentity:
-    """The values of the program that one array of the schedule equals, who made the array, and on what evidence this is
-    known.
-    """
+    """The values of the program that one array of the schedule equals, its maker, and the evidence."""
 
     values: frozenset[ProgramValue] = frozenset()
     """The values of the program whose dimensions and elements the array has, up to rounding; empty if none is known."""
@@ -88,16 +84,16 @@ class ValueIdentity:
 
     @property
     def contradictions(self) -> tuple[tuple[Evidence, Evidence], ...]:
-        """Returns each pair of pieces of evidence that contradict each other: they name values of the program that differ by
-        more than rounding.
+        """Returns the pairs of evidence that contradict each other. They name values of the program that differ by more than
+        rounding.
         """
         named = [one for one in self.evidence if one.values]
         return tuple([pair for pair in combinations(named, 2) if pair[0].near.isdisjoint(pair[1].near)])
 
     @property
     def is_contradicted(self) -> bool:
-        """Returns whether two pieces of firm evidence name different values. Both may be right, because XLA may know that
-        the two values are equal. In this case `values` has only the values that the structure names.
+        """Returns whether two pieces of firm evidence name different values. `values` then has only the values that the
+        structure names. Both pieces may be right, because XLA may know that the two values are equal.
         """
         return any(one.is_firm and other.is_firm for one, other in self.contradictions)
 

@@ -1,5 +1,8 @@
 """Numbers every array of a module by its expression (see `expression_table`), through calls, fusions, branches and loops.
 
+The *expression number* of an array names the expression that computes it: arrays with one number are equal (see
+`expression_table`).
+
 An instruction has one tree of numbers for each path of callers that leads to it. Within a loop, a number is an array of
 one iteration:
 
@@ -49,7 +52,7 @@ _ELEMENTWISE = having(Trait.ELEMENTWISE) - having(Trait.COLLECTIVE)
 
 
 class TooManyInstructionsError(Exception):
-    """The module has too many paths of callers to be numbered."""
+    """Raised if a module has too many paths of callers to be numbered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -327,12 +330,12 @@ def _size(one: HloInstruction, operands: Sequence[Number]) -> list[tuple[Number,
 
 
 def find_leaf_number(tree: Tree, index: ShapeIndex) -> Number | None:
-    """Returns the number in the tree at the leaf with this index; None if the tree has no such leaf."""
+    """Returns the expression number at one leaf of a tree of numbers; None if the tree has no such leaf."""
     return _find_leaf(tree, index)
 
 
 def list_numbered_leaves(tree: Tree, prefix: ShapeIndex = ()) -> list[tuple[ShapeIndex, Number]]:
-    """Returns a (ShapeIndex, number) pair for every leaf of the tree."""
+    """Returns the leaves of a tree of expression numbers, each as (index of the leaf, number)."""
     if isinstance(tree, int):
         return [(prefix, tree)]
     return [leaf for number, one in enumerate(tree) for leaf in list_numbered_leaves(one, (*prefix, number))]

@@ -1,5 +1,8 @@
 """Numbers slices by the expressions of the values from which they are taken.
 
+The *expression number* of an array names the expression that computes it: arrays with one number are equal (see
+`expression_table`).
+
 A slice of a sum, a product of matrices, a concatenation, a broadcast or a transpose is the same operation on slices of
 its operands. XLA computes one form where the author has written the other (DotMerger, SliceSinker), so the number is
 always that of the second form.
@@ -18,7 +21,7 @@ type Operand = tuple[Number, Dimensions]
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """The indices from `start` up to `limit`, which does not belong to it, in one dimension of an array."""
+    """A range of indices in one dimension of an array, from `start` to `limit`, exclusive."""
 
     axis: int
     start: int
@@ -35,7 +38,7 @@ slices of the result in this dimension are not known to be operations on slices.
 
 @dataclass(frozen=True, slots=True)
 class Sliceable:
-    """An array of which each slice is the same operation on slices of the operands."""
+    """The result of an operation whose slices can be computed by the same operation on slices of its operands."""
 
     operands: Sequence[Operand]
     axes: Sequence[Axes]
@@ -46,8 +49,8 @@ class Sliceable:
     def slice(
         self, dimensions: Dimensions, part: IndexRange, take: Callable[[Number, Dimensions, IndexRange], Number]
     ) -> Number:
-        """Returns the number of a part of the array. dimensions: those of the array. take: returns the number of a part of
-        an operand.
+        """Returns the expression number of a part of the array. dimensions: dimensions of the array. take: returns the
+        number of a part of an operand.
         """
         size = part.limit - part.start
         taken = [
@@ -61,7 +64,7 @@ class Sliceable:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A concatenation."""
+    """A concatenation of arrays along the dimension `axis`."""
 
     axis: int
     pieces: Sequence[Operand]
@@ -71,7 +74,7 @@ class Joined:
 
 @dataclass(slots=True, eq=False)
 class SliceNumbers:
-    """Numbers the slices of arrays."""
+    """Gives each slice of an array its expression number."""
 
     number_parts: Callable[[Number, Dimensions, tuple[IndexRange, ...]], Number]
     """Returns the number of some parts of an array, with at most one part for each dimension, as a new expression."""
@@ -85,11 +88,11 @@ class SliceNumbers:
     """The number of operations between the slice that was asked for and the array that is looked at."""
 
     def add(self, number: Number, found: Sliceable | Joined) -> None:
-        """Records how the slices of the array with this number are computed."""
+        """Records how the slices of an array are computed. number: expression number of the array."""
         self._found.setdefault(number, found)
 
     def take(self, array: Number, dimensions: Dimensions, part: IndexRange) -> Number:
-        """Returns the number of a part of the array with this number and these dimensions."""
+        """Returns the expression number of a part of an array. array: number of the array. dimensions: its dimensions."""
         if part.start == 0 and part.limit == dimensions[part.axis]:
             return array
         key = array, part
@@ -130,12 +133,12 @@ class SliceNumbers:
 
 
 def replace_size(dimensions: Dimensions, axis: int, size: int) -> Dimensions:
-    """Returns the dimensions with another size of one of them."""
+    """Returns a copy of `dimensions` in which dimension `axis` has the size `size`."""
     return (*dimensions[:axis], size, *dimensions[axis + 1 :])
 
 
 def match_reshaped(before: Dimensions, after: Dimensions) -> list[Axes]:
-    """Returns, for each dimension of a reshape's result, the dimension of the operand with the same indices."""
+    """Returns, for each dimension of a reshape's result, the operand's dimension with the same indices; None if none has."""
     axes: list[Axes] = [None] * len(after)
     kept, left = ([axis for axis, size in enumerate(one) if size != 1] for one in (before, after))
     if [before[axis] for axis in kept] == [after[axis] for axis in left]:

@@ -1,6 +1,9 @@
 """Numbers the values of the program: two operations with one number have the same value, as XLA's common subexpression
 elimination sees it.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 - `find_same_elements` finds operations that return their operand's elements unchanged, in the same number. XLA may make
   operand and result one value, so that a kernel that overwrites one overwrites the other. They are copy, reshape,
   transpose, bitcast; convert to the same element type; x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0 with a constant,
@@ -119,8 +122,8 @@ type _Known = dict[tuple[bytes, tuple[int, ...]], int]
 
 @lru_cache(maxsize=32)
 def number_values(computation: HloComputation) -> Mapping[int, int]:
-    """Returns a mapping from the id of each instruction to its value number. Two instructions have the same number exactly
-    if XLA's common subexpression elimination takes them for one value.
+    """Returns the value number of each instruction by its id. XLA's common subexpression elimination takes
+    instructions with the same number, and no others, for one value.
     """
     known: _Known = {}
     numbers: dict[int, int] = {}
@@ -177,8 +180,8 @@ class _Numbering:
         *,
         is_inlined: bool = True,
     ) -> tuple[int, tuple[int, ...]]:
-        """Numbers the values of a computation. Returns the number of its result, and the numbers of the result's tuple
-        elements; the latter are () if unknown.
+        """Numbers the values of a computation. Returns the number of its result, and the numbers of the elements if the
+        result is a tuple (() if they are unknown).
 
         arguments: value numbers of the computation's arguments. elements: maps the number of a parameter to the value
         numbers of its tuple elements; has only parameters for which they are known. is_inlined: whether XLA inlines the
@@ -263,8 +266,8 @@ def _number_all(module: HloModule, computation: HloComputation, *, sees_barriers
 def number_inlined(
     module: HloModule, computation: HloComputation, *, sees_barriers: bool = True
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
-    """Returns a mapping with a key for each path of inlined calls that begins in the computation. The value is the
-    computation at the end of the path, and a map from instruction id to value number.
+    """Returns the value numbers of a computation and of all computations that XLA inlines into it. Maps each path of inlined
+    calls to (the computation at its end, a mapping from instruction id to value number).
 
     sees_barriers: whether the result of a barrier has a number of its own, because XLA does not merge values across the
     barrier. If False, two values have one number if the program computes the same.
@@ -281,8 +284,8 @@ def _find_elements(
 
 
 def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
-    """Returns the operand that XLA takes for the same value as the instruction, such as `x` for `x * 1`; None if the
-    instruction has a value of its own.
+    """Returns the operand that XLA takes for the same value as an instruction, such as `x` for `x * 1`. Returns None if
+    there is none.
     """
     if instruction.opcode == "opt-barrier":
         name = instruction.op_name.partition("#ld")[0].rpartition("/")[2]
@@ -294,9 +297,10 @@ def find_equal_operand(instruction: HloInstruction) -> HloInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class Twins:
-    """Value numbers of the program's operations: two operations with the same number (twins) are one value to XLA.
+    """The value numbers of the program's operations. Two operations with the same number are *twins*: XLA takes them for one
+    value.
 
-    Tag paths begin at the computation into which everything is inlined, such as a loop's body.
+    Tag paths begin at the computation into which XLA inlines the calls, such as a loop's body.
     """
 
     numbers: Mapping[TagPath, tuple[int, int]]
@@ -322,9 +326,7 @@ class Twins:
         return next((start for start in range(len(path)) if path[start:] in self.numbers), None)
 
     def list_others(self, path: TagPath) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operation's twins (operations with the same value), without the operation
-        itself.
-        """
+        """Returns the tag paths of an operation's twins, without the operation itself."""
         start = self._find_start(path)
         if start is None:
             return ()
@@ -332,9 +334,7 @@ class Twins:
         return tuple([outer + other for other in self.groups[self.numbers[inner]] if other != inner])
 
     def are_twins(self, one: TagPath, other: TagPath) -> bool:
-        """Returns whether the operations with these two tag paths (an operation's number, after those of the calls around
-        it) are one value to XLA.
-        """
+        """Returns whether XLA takes two operations for one value. one, other: their tag paths."""
         if one == other:
             return True
         start, second = self._find_start(one), self._find_start(other)
@@ -343,19 +343,20 @@ class Twins:
         return self.numbers[one[start:]] == self.numbers[other[second:]]
 
     def list_with_twins(self, paths: Iterable[TagPath]) -> Iterator[TagPath]:
-        """Yields each given tag path whose operation has two operands that are one value to XLA."""
+        """Yields the tag paths of `paths` whose operation has two operands that XLA takes for one value."""
         if self.operands:
             yield from (path for path in paths if self.list_operands(path))
 
     def list_operands(self, path: TagPath) -> tuple[int, ...]:
-        """Returns the value numbers of the operation's operands if two operands have the same number; otherwise ()."""
+        """Returns the value numbers of an operation's operands. Returns () if no two operands have the same number."""
         start = self._find_start(path)
         return () if start is None else self.operands.get(path[start:], ())
 
     def list_alternatives(self, path: TagPath) -> Alternatives:
-        """Returns, for each element of the result of this loop or conditional, the value numbers of all values that the
-        element may have. There is one for each branch, or one for the initial value and one for the loop's body. () if
-        unknown.
+        """Returns the value numbers that each element of a loop's or conditional's result may have. path: its tag path.
+
+        An element has one number for each branch, or one for its initial value and one for its value from the loop's body.
+        Returns () if the numbers are unknown.
         """
         alternatives = (self.confluences.get(path[start:]) for start in range(len(path)))
         return next((found for found in alternatives if found), ())

@@ -33,7 +33,7 @@ DEFAULT_TARGET = "h100"
 
 
 class CaseCheckKeywords(RunKeywords, total=False):
-    """Keywords of `schedule.check_case`; the keywords of `RunKeywords` mean the same as in `ligerdiag.check`."""
+    """Keywords of `schedule.check_case`. The keywords of `RunKeywords` mean the same as in `ligerdiag.check`."""
 
     target: str | tuple[str, ...] | list[str]
     """The GPU to compile for, or several, with commas or as a tuple; the schedule must be right on each."""
@@ -44,14 +44,14 @@ class CaseCheckKeywords(RunKeywords, total=False):
 
 
 class MarkerKeywords(CaseKeywords, CaseCheckKeywords, total=False):
-    """Keywords of `schedule.check`, and of the marker `schedule`; the keywords of `CaseKeywords` mean the same as in
+    """Keywords of `schedule.check` and of the marker `schedule`. The keywords of `CaseKeywords` mean the same as in
     `ligerdiag.check`.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Settings that hold for a whole run of pytest."""
+    """The settings of a whole run of pytest."""
 
     root: Path
     """pytest's root directory: selectors and the imports of workers start from there."""
@@ -67,15 +67,15 @@ _KEY = pytest.StashKey[RunSettings]()
 
 
 def get_settings(config: pytest.Config) -> RunSettings:
-    """Returns the settings of this run of pytest, which are read once. Raises InputError for malformed settings."""
+    """Returns the settings of this run of pytest. They are read once. Raises InputError for malformed settings."""
     if _KEY not in config.stash:
         config.stash[_KEY] = _read_settings(config)
     return config.stash[_KEY]
 
 
 def read_marked(node: Any) -> MarkerKeywords:
-    """Returns the options in the `schedule` markers of a test. If several markers have an option, the one nearest to the
-    test counts. Raises InputError for an unknown option.
+    """Returns the options in the `schedule` markers of a test. If several markers set the same option, the marker
+    nearest to the test counts. Raises InputError for an unknown option.
     """
     words: dict[str, Any] = {}
     for marker in node.iter_markers("schedule"):
@@ -89,7 +89,7 @@ def read_marked(node: Any) -> MarkerKeywords:
 
 
 def parse_fail_on(word: str) -> FailOn:
-    """Returns the severity that the word names. Raises InputError for any other word."""
+    """Parses the name of a severity. Raises InputError for any other word."""
     try:
         return FailOn(word)
     except ValueError:
@@ -154,7 +154,7 @@ _MARGIN = 4
 
 
 class WrongScheduleError(AssertionError):
-    """Raised if the schedule is not right, or if that could not be decided; `report` has the details."""
+    """Raised if the schedule is not right, or if that could not be decided. `report` has the details."""
 
     __module__ = "builtins"  # shortens the name in pytest's summary, which then has room for the message
 
@@ -164,8 +164,8 @@ class WrongScheduleError(AssertionError):
 
 
 class Schedule:
-    """The value of the fixture `schedule`: checks functions and cases for one test. All tests and processes share one
-    cache of artifacts.
+    """The value of the fixture `schedule`, which checks functions and cases for one test. All tests and processes share
+    one cache of artifacts.
     """
 
     def __init__(self, settings: RunSettings, marked: MarkerKeywords) -> None:
@@ -174,8 +174,8 @@ class Schedule:
         self._marked = marked
 
     def check(self, fn: Callable[..., Any], *specs: Any, **words: Unpack[MarkerKeywords]) -> CaseReport:
-        """Returns the report of the function. Raises WrongScheduleError, with the table and the findings, unless its
-        schedule is right.
+        """Checks the function and returns its report. Raises WrongScheduleError, with the table and the findings,
+        unless its schedule is right.
 
         fn, specs and keywords mean the same as in `ligerdiag.check`. The schedule is right if it is as `expected`.
         Without an expectation it is right if no output is stale, clobbered or latent and no finding is at or above
@@ -193,8 +193,8 @@ class Schedule:
         return self._require_right(report, every)
 
     def check_case(self, case: CaseSpec, **words: Unpack[CaseCheckKeywords]) -> CaseReport:
-        """Returns the report of a case of the marker `ligerdiag_cases`. Raises WrongScheduleError unless the case meets
-        its own expectation.
+        """Checks a case of the marker `ligerdiag_cases` and returns its report. Raises WrongScheduleError unless the
+        case is as it expects.
         """
         __tracebackhide__ = True
         require_known(words, tuple(CaseCheckKeywords.__annotations__), "`schedule.check_case`")

@@ -24,6 +24,7 @@ from ligerdiag.reduce.hlo_edits import (
     count_outputs,
     drop_parameters,
     drop_unread_calls,
+    forget_removed_places,
     keep_outputs,
     list_removable,
     measure,
@@ -243,6 +244,7 @@ def write_modules(modules: DumpedModules, files: ModuleFiles, folder: Path) -> M
     dump.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    modules = forget_removed_places(modules)
     name = re.sub(r"[^\w-]", "_", modules.optimized.hlo_module.name)[:100]  # whoever wrote the dump chose it
     target = re.sub(r"[^\w.]", "_", files.target)
     target = f"{target}_gpu_" if target else ""

@@ -7,6 +7,7 @@ schedule and bytes. Every function returns new modules, or None if the edit does
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from ligerdiag.dumps.same_program import find_place, list_places
 from ligerdiag.hlo.custom_calls import CallTrait, has_trait
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.xla_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, ShapeProto
@@ -357,3 +358,27 @@ def _make_parameter(module: HloModuleProto, entry: HloComputationProto, instruct
         shape.parameter_names.append(instruction.name)
     del module.spmd_parameters_shardings[:]
     instruction.CopyFrom(new)
+
+
+def forget_removed_places(modules: DumpedModules) -> DumpedModules:
+    """Returns the modules; in them no instruction of the schedule names a line of the source that no operation of the
+    program has, because a module with such a line is of another program.
+    """
+    if modules.program is None:
+        return modules
+    new = modules.copy()
+    assert new.program is not None
+    frames = new.optimized.hlo_module.stack_frame_index
+    known = list_places(
+        new.program.hlo_module.stack_frame_index, [one.metadata for one in _list_instructions(new.program)]
+    )
+    for one in _list_instructions(new.optimized):
+        place = find_place(frames, one.metadata)
+        if known and place is not None and place not in known:
+            one.metadata.stack_frame_id = one.metadata.source_line = 0
+            one.metadata.source_file = ""
+    return new
+
+
+def _list_instructions(proto: HloProto) -> list[HloInstructionProto]:
+    return [one for computation in proto.hlo_module.computations for one in computation.instructions]

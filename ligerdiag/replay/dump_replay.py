@@ -78,7 +78,7 @@ everything.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpPlan:
-    """A replay of a dump that fits its bounds: the modules, and the time and memory that it may take."""
+    """A planned replay of the modules of a dump, with the time and memory that it may take."""
 
     programs: Programs
     ambiguous: frozenset[str]
@@ -98,9 +98,10 @@ class DumpPlan:
 
 
 def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = ()) -> DumpPlan | Replay:
-    """Returns a plan for replaying the modules of a dump within the bounds. If replay does not cover the modules, or if
-    they are too large, nothing is raised: a record with the reason is returned. ambiguous: names of the outputs whose
-    intended value is unknown or differs from the value in program order.
+    """Plans a replay of the modules of a dump within the bounds. Returns the plan or, if replay does not cover the
+    modules or they are too large, a record with the reason.
+
+    ambiguous: names of the outputs whose intended value is unknown or differs from the value in program order.
     """
     try:
         expected, seconds = _estimate_dump(programs, NO_CUTS)
@@ -129,8 +130,8 @@ def plan_dump(programs: Programs, bounds: Bounds, ambiguous: Collection[str] = (
 
 
 def replay_dump(plan: DumpPlan, arguments: tuple[Array, ...], kernels: Mapping[str, Path]) -> Replay:
-    """Replays the modules of a dump as planned and returns the record. If replay does not cover an operation, nothing
-    is raised and the record names the operation.
+    """Replays the modules of a dump as planned and returns the record. If replay does not cover an operation, the
+    record names the operation, and no error is raised.
 
     arguments: an array for each parameter of the program. kernels: maps the sha256 of the Triton IR of a kernel (see
     `DumpPlan.sources`) to a file with its parsed operations.
@@ -163,10 +164,11 @@ def draw_parameters(program: HloModule, seed: int) -> tuple[Array, ...]:
 def join_programs(
     program: HloModule, optimized: HloModule, buffers: BufferAssignment, output_names: tuple[str, ...]
 ) -> Programs:
-    """Returns a dump's program, which must have tags, together with its schedule; both are for one device.
+    """Joins a dump's program and its schedule to one record. The program must have tags, and both must be for one
+    device.
 
-    output_names: one for each output of the program. Raises ArtifactError if the modules are inconsistent,
-    NotCoveredError if replay cannot run them.
+    output_names: a name for each output of the program. Raises ArtifactError if the two modules contradict each other,
+    and NotCoveredError if replay cannot run them.
     """
     if not optimized.is_scheduled:
         raise ArtifactError(f"`{optimized.name}` holds no schedule")
@@ -182,7 +184,9 @@ def join_programs(
         (outputs, [shape for _, shape in iterate_leaf_shapes(optimized.entry.root.shape)]),
     ):
         if [_describe(shape) for shape in mine] != [_describe(shape) for shape in theirs]:
-            raise NotCoveredError("an optimized module whose arguments or outputs differ from those of the program")
+            raise NotCoveredError(
+                "a program and an optimized module that differ in the shapes of their arguments or outputs"
+            )
     if len(output_names) != len(outputs):
         raise ArtifactError(
             f"`{program.name}` has {len(outputs)} outputs, but {len(output_names)} output names are given"
@@ -264,17 +268,17 @@ _MAXIMUM_SHAPE_BYTES = 4096
 
 
 def load_snapshot(path: Path, program: HloModule) -> tuple[Array, ...]:
-    """Reads the arguments that XLA wrote into a file next to a module's: an array for each parameter of the program.
-    Raises ArtifactError if the file cannot be read or does not match the parameters.
+    """Reads the arguments that XLA wrote into a file next to a module's. Returns an array for each parameter of the
+    program. Raises ArtifactError if the file cannot be read or does not match the parameters.
     """
     shapes = [parameter.shape for parameter in program.entry.parameters]
     try:
         data = unpack(read_untrusted(path, MAXIMUM_FILE_BYTES))
         arrays = _parse_unoptimized(data, shapes) if _UNOPTIMIZED in path.name else _parse_snapshot(data, shapes)
     except ArtifactError as error:
-        raise ArtifactError(f"the arguments in `{path.name}`: {error}") from error
+        raise ArtifactError(f"cannot read the arguments in `{path.name}`: {error}") from error
     except DecodeError as error:
-        raise ArtifactError(f"the arguments in `{path.name}` are in no format that XLA writes") from error
+        raise ArtifactError(f"the arguments in `{path.name}` do not have a format that XLA writes") from error
     return arrays
 
 

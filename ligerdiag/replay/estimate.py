@@ -147,7 +147,7 @@ def estimate_artifact(artifact: Artifact, cores: int) -> Estimate:
 
 
 def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estimate]]:
-    """Yields each way of cutting the artifact's loops short (see `list_cuts`) with the cost of the shortened replay.
+    """Yields the sets of `list_cuts`, loops that a replay may cut short, each with the cost of the shortened replay.
     Raises the errors of `estimate_artifact`.
     """
     if not artifact.as_written.stat().st_size:
@@ -173,8 +173,8 @@ def estimate_cuts(artifact: Artifact, cores: int) -> Iterator[tuple[Cuts, Estima
 
 
 def compute_kernel_seconds(call: HloInstruction) -> float:
-    """Returns the estimated seconds of one launch of a kernel on one core; if its grid is unknown, it is assumed to have
-    a single program.
+    """Returns the estimated seconds of one launch of a kernel on one core. A kernel with an unknown grid counts as a
+    single program.
     """
     elements = sum(_count_elements(o.shape) for o in call.operands) + _count_elements(call.shape)
     return count_programs(call) * PROGRAM_SECONDS + elements * KERNEL_ELEMENT_SECONDS
@@ -218,8 +218,8 @@ class _Cost:
 
 
 def list_cuts(program: HloModule, optimized: HloModule, kernel_seconds: KernelSeconds) -> Iterator[Cuts]:
-    """Yields sets of loops to cut short: only the most expensive loop, then the two most expensive loops, and so on, up
-    to `MOST_CUTS` loops.
+    """Yields sets of loops to cut short: first the most expensive loop alone, at last the `MOST_CUTS` most expensive
+    loops.
 
     Only loops that the program and its schedule run equally often are cut. The cost of a loop includes that of its
     inner loops.
@@ -336,8 +336,8 @@ def _count_bytes(shape: ShapeProto) -> int:
 
 
 def count_live_bytes(program: HloModule) -> int:
-    """Returns the estimated bytes of the values that are alive at once: the arguments, the `LIVE_VALUES` largest values
-    that the program computes, and the outputs of all three runs.
+    """Estimates the bytes of the values that are alive at once. These are the arguments, the `LIVE_VALUES` largest
+    values that the program computes, and the outputs of all three runs.
     """
     arguments = sum(_count_bytes(parameter.shape) for parameter in program.entry.parameters)
     values: list[int] = sorted(

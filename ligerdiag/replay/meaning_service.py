@@ -1,5 +1,5 @@
-"""Compares the program of a changed case with the original program, by running both on the same arguments in a worker
-process.
+"""Compares the program of a case before and after a change of its source. A worker process runs both on the same
+arguments.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,13 @@ def compare_meanings(
     find_readers: FindReaders | None = None,
     find_effects: FindPairEffects | None = None,
 ) -> list[MeaningAnswer]:
-    """Compares the programs of several pairs of artifacts, in a worker process. Returns, for each pair, whether both
-    programs as written compute the same on the case's arguments. An error is not raised: the answer gives it as its reason.
+    """Runs pairs of programs on the same arguments, in a worker process, and compares the outputs of each pair. Returns
+    one answer for each pair. An error is not raised: it becomes the `reason` of the answer.
 
-    pairs: (artifact of the case, artifact of the changed case). find_readers: as in `replay_artifacts`. find_effects:
-    returns a function that finds the effects of a call. With it, calls run as opaque functions, stand-ins that read and
-    write the same buffers; None runs the kernels themselves.
+    source, case_id: the case that gives the arguments. pairs: (artifact of the case, artifact of the same case after
+    its source was changed). find_readers: as in `replay_artifacts`. find_effects: returns a function that finds the
+    effects of a call. With it, opaque functions replace the kernels: stand-ins that read and write the same buffers.
+    None runs the kernels themselves.
     """
     answers: list[MeaningAnswer] = []
     with Pool(
@@ -71,7 +72,11 @@ def compare_meanings(
                 )
                 answers.append(pool.submit(make_meaning_job(request, timeout)).result())
             except NotCoveredError as error:
-                answers.append(MeaningAnswer(reason=f"no opaque function can take the place of a kernel: {error}"))
+                answers.append(
+                    MeaningAnswer(
+                        reason=f"no stand-in with the same buffers (an opaque function) can replace a kernel: {error}"
+                    )
+                )
             except LigerdiagError as error:
                 answers.append(MeaningAnswer(reason=str(error)))
     return answers

@@ -1,11 +1,11 @@
-"""Compares the results of two programs, both in program order, to find out whether they compute the same outputs. A worker,
-`python -m ligerdiag.replay.meaning_worker`.
+"""Finds out whether two programs compute the same outputs: runs both in program order and compares the results. A
+worker, `python -m ligerdiag.replay.meaning_worker`.
 
-A change that makes a schedule right may also change the program, and then the schedule is right for another program than
-the author's. So both programs as written run on the same arguments, and their outputs are compared. There are several
-sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of the
-first program's case uses, the same set with the opposite signs, and further random sets.
-Where the kernels cannot run, or where their numbers show nothing, opaque functions take their place.
+A change that makes a schedule right may also change the program, and then the schedule is right for another program
+than the author's. So both programs as written run on the same arguments, and their outputs are compared. There are
+several sets of arguments, because a branch that depends on the numbers may hide a difference: the set that a replay of
+the first program's case uses, the same set with the opposite signs, and further random sets. Where the kernels cannot
+run, or where their numbers show nothing, opaque functions take their place.
 """
 
 import traceback
@@ -21,7 +21,7 @@ from ligerdiag.workers.loop import Answerer, serve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeaningRequest:
-    """Request to compare the programs of two artifacts."""
+    """A request to run the programs of two artifacts on the same arguments and to compare their outputs."""
 
     source: Source
     """The source of the first program's case, from which the arguments are drawn."""
@@ -51,7 +51,9 @@ class MeaningAnswer:
     reason: str = ""
     """The reason why the programs were not compared; empty if they were."""
     telling: tuple[str, ...] = ()
-    """With opaque functions: names of the outputs that would be others if a hidden write of the first program were lost."""
+    """Names of the outputs that would change if the hidden writes of the first program were lost. Only opaque functions
+    show this.
+    """
     kernels: tuple[str, ...] = ()
     """Names of the kernels or targets in whose place opaque functions ran; () if the kernels themselves ran."""
     has_same_code: bool = True
@@ -59,12 +61,14 @@ class MeaningAnswer:
 
 
 def make_meaning_job(request: MeaningRequest, timeout: float) -> Job[MeaningAnswer]:
-    """Returns a job that makes a worker answer the request within `timeout` seconds."""
+    """Returns a job in which a worker answers the request within `timeout` seconds."""
     return make_job(request, MeaningAnswer, request.source, "the comparison with the changed program", timeout=timeout)
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's, and returns the function that answers requests."""
+    """Imports jax, triton and numpy, and returns the function that answers requests. No file of the user's is imported
+    before them.
+    """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader
     from ligerdiag.compile.lowering.lowered_case import import_kernel_libraries
@@ -81,9 +85,9 @@ def prepare() -> Answerer:
     def compare(request: MeaningRequest) -> MeaningAnswer:
         first, changed = (load_programs(load_artifact(Path(one))) for one in (request.artifact, request.changed))
         if first.signature.outputs != changed.signature.outputs:
-            return MeaningAnswer(reason="the changed program has other outputs than the original program")
+            return MeaningAnswer(reason="the original and the changed program differ in their outputs")
         if len(first.signature.inputs) != len(changed.signature.inputs):
-            return MeaningAnswer(reason="the changed program has other arguments than the original program")
+            return MeaningAnswer(reason="the original and the changed program differ in their number of arguments")
         case = loader.find_case(request.source, request.case_id)
         if request.calls is not None:
             opaque = compare_opaquely(first, changed, (draw_arrays(case), draw_mirrored(case)), request.calls)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueUse:
-    """How a call that runs as an opaque function (a stand-in with the same buffers) uses one of its buffers."""
+    """Says how an opaque function uses one of its buffers. An opaque function is a stand-in for a custom call, with the
+    same buffers.
+    """
 
     reads: bool = False
     """Whether this buffer's contents from before the call may affect a value that the call writes to this or another
@@ -38,8 +40,8 @@ class OpaqueCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueCalls:
-    """The custom calls of a program and of its schedule that run as opaque functions, stand-ins that read and write the same
-    buffers.
+    """The custom calls of a program and of its schedule that run as opaque functions. An opaque function is a stand-in
+    that reads and writes the same buffers as the call.
     """
 
     program: tuple[OpaqueCall, ...] = ()
@@ -52,8 +54,8 @@ class OpaqueCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedCalls:
-    """The custom calls of two programs that run as opaque functions, stand-ins that read and write the same buffers. Calls
-    that do the same have one function.
+    """The custom calls of two programs that run as opaque functions, paired. An opaque function is a stand-in that
+    reads and writes the same buffers as the call. The calls of a pair have the same function.
     """
 
     first: tuple[OpaqueCall, ...] = ()
@@ -61,4 +63,4 @@ class MatchedCalls:
     kernels: tuple[str, ...] = ()
     """Names of the calls' kernels or targets, each once."""
     has_same_code: bool = False
-    """Whether each call has the same code in both programs, so that only what it declares may differ."""
+    """Whether each call has the same code in both programs. Only its declaration may then differ."""

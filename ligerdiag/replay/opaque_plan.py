@@ -1,6 +1,6 @@
-"""Plans replays in which opaque functions replace the custom calls, within bounds of time and memory, and runs such replays
-on the modules of a dump. An opaque function is a stand-in that reads and writes the same buffers as the call (see
-`opaque_runs.opaque`).
+"""Plans replays in which opaque functions replace the custom calls, within bounds of time and memory. Also runs such
+replays on the modules of a dump. An opaque function is a stand-in that reads and writes the same buffers as the call
+(see `opaque_runs.opaque`).
 """
 
 from collections.abc import Callable, Collection
@@ -32,8 +32,8 @@ _LEAST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpaquePlan:
-    """A replay that fits its bounds, in which opaque functions (stand-ins that read and write the same buffers) replace the
-    custom calls.
+    """A planned replay in which opaque functions replace the custom calls, within bounds of time and memory. An opaque
+    function is a stand-in that reads and writes the same buffers as the call.
     """
 
     programs: Programs
@@ -63,8 +63,8 @@ def plan_opaquely(
     bounds: Bounds,
     ambiguous: Collection[str] = (),
 ) -> OpaquePlan | OpaqueReplay:
-    """Returns a plan for a replay with opaque functions (stand-ins for custom calls) within the bounds. The plan cuts loops
-    short if the whole replay is too large. If no plan is possible, returns a record with the reason.
+    """Plans a replay in which opaque functions, stand-ins with the same buffers, replace the custom calls. The plan
+    cuts loops short if the whole replay exceeds the bounds. If no plan is possible, returns a record with the reason.
 
     find_effects: returns the effects of a custom call of either module. ambiguous: see `OpaquePlan`.
     """
@@ -116,9 +116,10 @@ def _compute_kernel_seconds(call: HloInstruction) -> float:
 
 
 def replay_dump_opaquely(plan: OpaquePlan, arguments: tuple[Array, ...]) -> OpaqueReplay:
-    """Replays the modules of a dump with opaque functions in place of the custom calls, as planned, and returns the record.
-    If replay does not cover an operation, nothing is raised and the record names the operation. arguments: an array for each
-    parameter of the program.
+    """Replays the modules of a dump with opaque functions in place of the custom calls. Returns the record of the
+    replay. If replay does not cover an operation, the record names the operation, and no error is raised.
+
+    arguments: an array for each parameter of the program.
     """
     record = replay_opaquely(plan.programs, arguments, plan.calls, plan.cuts)
     outputs = mark_undecided(record.outputs, plan.ambiguous)

@@ -70,12 +70,11 @@ def replay_artifacts_opaquely(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Generator[tuple[ReplayTask, OpaqueReplay]]:
-    """Yields (task, replay with opaque functions in place of custom calls) for each task as its replay finishes;
-    replays from the cache come first. If a case fails, nothing is raised: the state and reason of its replay say so.
+    """Replays tasks with opaque functions in place of custom calls. Yields each task with its result as it finishes;
+    results from the cache come first. If a case fails, nothing is raised: the state and reason of its result say so.
 
-    needed: whether the replays only make up for custom calls that the ordinary replay does not cover. Programs without
-    a call that may run as an opaque function are then left out. templates, find_readers: see
-    `replay_service.replay_artifacts`.
+    needed: whether to replay only programs with a call that may run as an opaque function; programs without one are
+    then left out. templates, find_readers: see `replay_service.replay_artifacts`.
     """
     planner = _Planner(options=options, cache=cache, find_readers=find_readers)
     circumstances = compute_circumstances(toolchain)
@@ -146,7 +145,7 @@ class _Planner:
     find_readers: FindReaders | None
 
     def plan(self, task: ReplayTask, declared: Sequence[DeclaredEffects]) -> _Plan | OpaqueReplay:
-        """Returns a plan for the replay; the plan cuts loops short if the whole replay is too large. If no plan is
+        """Returns a plan for the replay. The plan cuts loops short if the whole replay is too large. If no plan is
         possible, returns a record with the reason.
         """
         try:

@@ -79,7 +79,9 @@ class ReplayCost:
 
 
 class KeptReplays:
-    """Finds and stores replays and estimates in a cache, for one toolchain (a set of packages in fixed versions)."""
+    """Finds and stores replays and their estimates in a cache. They belong to one toolchain, a set of packages in fixed
+    versions.
+    """
 
     def __init__(self, cache: Cache, toolchain: Toolchain) -> None:
         self._cache = cache
@@ -88,9 +90,10 @@ class KeptReplays:
     def find(
         self, case: CaseSpec, artifact: Artifact, options: "ReplayOptions", cut: Sequence[str] = ()
     ) -> Replay | None:
-        """Returns the stored replay of the case's program on the case's arguments; None if there is no valid one.
-        options: only a replay with the same `rows` and `orders` is found. cut: names of the program's loops that the
-        replay cuts short.
+        """Returns the stored replay of the case's program on the case's arguments. Returns None if the cache has none.
+
+        options: the stored replay must have been run with the same `rows` and `orders`. cut: names of the program's
+        loops that the replay cuts short.
         """
         answer = self._cache.find_answer(self._make_question(case, artifact, options, cut), REPLAYS)
         try:
@@ -106,8 +109,8 @@ class KeptReplays:
         options: "ReplayOptions",
         cut: Sequence[str] = (),
     ) -> None:
-        """Stores the replay in `answer`, unless it failed, was refused, or ran out of time before it had run the
-        schedule in all requested orders.
+        """Stores the replay in `answer`. A replay is not stored if it failed or was refused. It is not stored either if
+        the time was up before the schedule had run in all requested orders.
 
         cut: names of the program's loops that the replay has cut short.
         """
@@ -119,9 +122,9 @@ class KeptReplays:
             )
 
     def find_estimates(self, artifact: Artifact, cores: int, question: str) -> tuple["ReplayCost", ...] | None:
-        """Returns the stored estimates of the artifact for this number of cores; None if there are none.
+        """Returns the stored estimates of the artifact for this number of cores. Returns None if the cache has none.
 
-        question: `estimate` for the cost of the whole replay, `cuts` for the costs of the replay with loops cut short,
+        question: `estimate` for the cost of the whole replay. `cuts` for the costs of the replay with loops cut short,
         one for each set of loops (see `list_cuts`).
         """
         answer = self._cache.find_answer(self._make_estimate_question(artifact, cores, question), REPLAYS)
@@ -154,8 +157,8 @@ class KeptReplays:
 
 
 def compute_circumstances(toolchain: Toolchain) -> dict[str, object]:
-    """Returns everything on which the numbers of a replay depend, apart from the program and its arguments; the keys of
-    the cache contain it.
+    """Returns all that can change the numbers of a replay, apart from the program and its arguments. The keys of the
+    cache contain it.
     """
     return {
         "fingerprint": compute_replay_fingerprint(),
@@ -192,7 +195,7 @@ type ReplayKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTask:
-    """One replay to do: a case, the target that it was compiled for, and the artifact of that compile."""
+    """A replay to run: a case, its target, and the artifact of compiling the case for this target."""
 
     case: CaseSpec
     target: str
@@ -236,11 +239,12 @@ def replay_artifacts(
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> Generator[tuple[ReplayTask, Replay]]:
-    """Yields (task, replay) for each task as its replay finishes; replays from the cache come first.
+    """Replays each task and yields (task, replay) as its replay finishes. Replays from the cache come first. If a case
+    fails, nothing is raised: the state and reason of its replay say so.
 
-    If a case fails, nothing is raised: the state and reason of its replay say so. templates: the preloaded processes
-    from which the run's workers are forked; None starts new ones for the replays. find_readers: returns the workers
-    that parse a toolchain's kernels with that toolchain's own Triton; None if ligerdiag's Triton parses all kernels.
+    templates: the preloaded processes from which the run's workers are forked; None starts new ones for the replays.
+    find_readers: returns the workers that parse a toolchain's kernels with that toolchain's own Triton; None if
+    ligerdiag's Triton parses all kernels.
     """
     groups: dict[ReplayKey, list[ReplayTask]] = {}
     for task in tasks:
@@ -312,24 +316,24 @@ def _replay_each(
 
 
 def explain_refusal(artifact: Artifact, options: ReplayOptions, *, cache: Cache, toolchain: Toolchain) -> str:
-    """Returns the reason why the artifact cannot be replayed without cutting its loops short, such as `too large:
-    estimated 2 min, ...`; empty if it can.
+    """Returns the reason why the whole artifact cannot be replayed, such as `too large: estimated 2 min, ...`. Returns
+    an empty string if it can.
     """
     plan = _plan_whole(artifact, options, KeptReplays(cache, toolchain))
     return "" if isinstance(plan, _Plan) else f"{plan.state.value}: {plan.reason}"
 
 
 def compute_environment(threads: int) -> dict[str, str]:
-    """Returns environment variables for a replay worker: JAX on the CPU, and this number of threads for NumPy's
-    products. They override the variables of a compile worker.
+    """Returns environment variables for a replay worker. They have JAX run on the CPU and give NumPy's products this
+    number of threads. They override the variables of a compile worker.
     """
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return {"JAX_PLATFORMS": "cpu", **numbers}
 
 
 def read_kernel_modules(artifact: Artifact, *, cache: Cache, find_readers: FindReaders | None) -> Mapping[str, Path]:
-    """Returns a mapping from the sha256 of each kernel's Triton IR to a file with its parsed operations. Empty if
-    ligerdiag's own Triton parses the artifact's kernels, because `find_readers` is None or returns None.
+    """Maps the sha256 of each kernel's Triton IR to a file with its parsed operations. The result is empty if
+    ligerdiag's own Triton parses the kernels, because `find_readers` is None or returns None.
 
     find_readers: returns the workers that parse a toolchain's kernels with that toolchain's own Triton.
     """
@@ -377,13 +381,12 @@ def _run(
 
 
 def group_jobs(jobs: Sequence[tuple[CaseSpec, float]], workers: int) -> list[list[int]]:
-    """Divides replays into groups, each for one worker. Returns, for each group, the positions of its replays in
-    `jobs`; the group with the longest estimated time comes first.
+    """Divides replays into groups, each for one worker, and returns the positions in `jobs` of each group's replays.
+    The group with the longest estimated time comes first.
 
-    A worker takes cases of one source. If consecutive cases have equal draws, that is, the same random arguments, it
-    draws the arguments, multiplies them and runs the kernels only once. So all cases of a source form one group. If
-    that would keep one worker busy while others have nothing left to do, the source is divided into several groups: one
-    for each set of cases with equal draws.
+    All cases of a source form one group. A worker that runs cases with equal random arguments one after the other draws
+    the arguments, multiplies them and runs the kernels only once. If one large group would keep a worker busy while
+    other workers have nothing left to do, it is divided: cases with equal arguments stay together.
 
     jobs: for each replay its case and its estimated seconds. workers: number of workers.
     """

@@ -16,8 +16,8 @@ from typing import Any
 from ligerdiag.codec import Json, decode_record, encode_record, read_record, read_str
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.case import Case
-from ligerdiag.model.findings import OpaqueReplay, Replay, ReplayState
-from ligerdiag.model.jobs import Job, Source, make_job, render_answer
+from ligerdiag.model.findings import OpaqueReplay, OutputNumbers, Replay, ReplayState
+from ligerdiag.model.jobs import Job, Source, WritePlace, make_job, render_answer
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.text import render_bytes
 from ligerdiag.workers.loop import Answerer, serve
@@ -38,7 +38,7 @@ reference, a JAX function.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The largest estimated cost with which a replay is still run."""
+    """The largest estimated time and memory with which a replay may run."""
 
     seconds: float = 10.0
     """The most estimated seconds for one case."""
@@ -49,7 +49,7 @@ class Bounds:
 
 
 def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay | None:
-    """Returns a record that says why a replay with this estimate is too large; None if it may run.
+    """Returns a record that says why a replay with this estimate is too large. Returns None if the replay may run.
 
     seconds, size: the estimated seconds and bytes. available: bytes of memory that the machine has left.
     """
@@ -67,10 +67,11 @@ def refuse(seconds: float, size: int, bounds: Bounds, available: int) -> Replay 
 
 
 def compute_available_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Returns the bytes of memory that are free: the operating system's estimate, or the rest of a container's limit if
-    that is less.
+    """Returns the bytes of memory that are free. In a container with a limit, this is the rest of the limit if it is
+    less than the operating system's estimate.
 
-    meminfo: Linux's file with the estimate. group: the folder of the control group with the limit, which need not exist.
+    meminfo: Linux's file with the estimate. group: the folder of the control group with the limit, which need not
+    exist.
     """
     found = [_read_meminfo(meminfo), *_read_group(group)]
     return max(0, min(found))
@@ -100,8 +101,8 @@ def _read_group(folder: Path) -> list[int]:
 
 
 def count_workers(sizes: Sequence[int], cores: int, available: int) -> int:
-    """Returns how many replays may run at once, from 1 to `cores`: the largest number n for which the n largest replays
-    fit into memory together.
+    """Returns how many replays may run at once, from 1 to `cores`. The memory must suffice for the largest replays at
+    once.
 
     sizes: the estimated bytes of each replay. available: bytes of memory that the machine has left.
     """
@@ -127,13 +128,13 @@ def render_replay(replay: Replay) -> dict[str, object]:
 
 
 def parse_replay(fields: Json) -> Replay:
-    """Parses the record of a replay from a JSON object. Raises FieldError."""
+    """Parses the record of a replay from a JSON object. Raises FieldError if a field is missing or has another type."""
     return decode_record(Replay, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """Request to replay one artifact."""
+    """A request to a replay worker: replay one artifact."""
 
     source: Source
     case_id: str
@@ -163,7 +164,7 @@ class ReplayAnswer:
 
 
 def make_replay_job(request: ReplayRequest, timeout: float) -> Job[ReplayAnswer]:
-    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    """Returns a job in which a replay worker answers the request within `timeout` seconds."""
     return make_job(request, ReplayAnswer, request.source, "the replay", timeout=timeout)
 
 
@@ -174,8 +175,8 @@ def parse_replay_request(job: Json) -> ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueRequest:
-    """Request to replay one artifact with opaque functions (stand-ins that read and write the same buffers) in place of its
-    custom calls.
+    """A request to a replay worker: replay one artifact with opaque functions in place of its custom calls. An opaque
+    function is a stand-in that reads and writes the same buffers as the call.
     """
 
     source: Source
@@ -189,8 +190,8 @@ class OpaqueRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueAnswer:
-    """The record of a replay with opaque functions (stand-ins with the same buffers) in place of custom calls, and the files
-    on which the record depends.
+    """The record of a replay with opaque functions in place of custom calls. Also names the files on which the record
+    depends. An opaque function is a stand-in that reads and writes the same buffers as the call.
     """
 
     replay: OpaqueReplay
@@ -199,8 +200,38 @@ class OpaqueAnswer:
 
 
 def make_opaque_job(request: OpaqueRequest, timeout: float) -> Job[OpaqueAnswer]:
-    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    """Returns a job in which a replay worker answers the request within `timeout` seconds."""
     return make_job(request, OpaqueAnswer, request.source, "the replay with opaque functions", timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialRequest:
+    """Request to compare outputs of one artifact with predictions in which single hidden writes are missed, and all others
+    seen (see `runs.partial_run`).
+    """
+
+    source: Source
+    case_id: str
+    artifact: str
+    """Directory of the artifact."""
+    lost: Mapping[str, tuple[WritePlace, ...]]
+    """Maps the name of each output to the hidden writes that its prediction misses."""
+    modules: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """As in `ReplayRequest`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialAnswer:
+    """The numbers of the outputs of a `PartialRequest`, and the files on which they depend."""
+
+    outputs: Mapping[str, OutputNumbers]
+    dependencies: Mapping[str, str]
+    """Maps each imported file of the project to its sha256."""
+
+
+def make_partial_job(request: PartialRequest, timeout: float) -> Job[PartialAnswer]:
+    """Returns a job that makes a replay worker answer the request within `timeout` seconds."""
+    return make_job(request, PartialAnswer, request.source, "the comparison of single writes", timeout=timeout)
 
 
 def _keep_freed_memory() -> None:
@@ -237,8 +268,8 @@ def _replay_opaquely(request: OpaqueRequest, find_arguments: Callable[[], Sequen
 
 
 def prepare() -> Answerer:
-    """Imports jax, triton and numpy before any file of the user's (see `compile.cases.loader`), and returns the
-    function that answers replay requests.
+    """Imports jax, triton and numpy, and returns the function that answers replay requests. No file of the user's is
+    imported before them (see `compile.cases.loader`).
     """
     from ligerdiag.artifacts.artifact import load_artifact
     from ligerdiag.compile.cases.loader import CaseLoader, compute_draws
@@ -246,7 +277,9 @@ def prepare() -> Answerer:
     from ligerdiag.errors import describe_fault
     from ligerdiag.replay.ops.scope import NotCoveredError
     from ligerdiag.replay.runs.case_inputs import compute_case_inputs
-    from ligerdiag.replay.runs.case_run import CaseInputs, replay_case
+    from ligerdiag.replay.runs.case_run import CaseInputs, load_programs, replay_case
+    from ligerdiag.replay.runs.kernels import KernelRunner
+    from ligerdiag.replay.runs.partial_run import compare_partly
 
     import_kernel_libraries()
     _keep_freed_memory()
@@ -265,10 +298,24 @@ def prepare() -> Answerer:
         replay = _replay_opaquely(request, lambda: find_inputs(case, request.source).arguments)
         return render_answer(OpaqueAnswer(replay=replay, dependencies=loader.compute_dependencies()))
 
+    def answer_partly(request: PartialRequest) -> str:
+        case = loader.find_case(request.source, request.case_id)
+        inputs = find_inputs(case, request.source)
+        outputs = compare_partly(
+            load_programs(load_artifact(Path(request.artifact))),
+            inputs.arguments,
+            KernelRunner(modules=request.modules),
+            {name: frozenset(writes) for name, writes in request.lost.items()},
+            inputs.products.multiply,
+        )
+        return render_answer(PartialAnswer(outputs=outputs, dependencies=loader.compute_dependencies()))
+
     def answer(job: Json, log: Path) -> str:
         del log
         if read_str(job, "job") == OpaqueRequest.__name__:
             return answer_opaquely(read_record(OpaqueRequest, job, "request"))
+        if read_str(job, "job") == PartialRequest.__name__:
+            return answer_partly(read_record(PartialRequest, job, "request"))
         request = parse_replay_request(job)
         case = loader.find_case(request.source, request.case_id)
         artifact = load_artifact(Path(request.artifact))

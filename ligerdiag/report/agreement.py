@@ -25,7 +25,10 @@ Right numbers do not contradict a wrong verdict
 - if the numbers are right only within the tolerance, and further from the intended ones than roundings explain: a small
   term of a sum may be stale;
 - if an output misses some of the hidden writes and sees others: the stale numbers, for which no read sees any hidden
-  write, are not what the schedule computes, and a sign or a maximum may hide the difference;
+  write, are not what the schedule computes, and a sign or a maximum may hide the difference. Such an output is compared
+  with another prediction, in which exactly those writes are missed that its findings name (`Replay.partial`). Right
+  numbers contradict the verdict only if this prediction differs from them too; lossy numbers that equal it confirm the
+  verdict;
 - if everything that makes the output wrong lies in branches or loops that the drawn arguments do not enter, is a
   maximum that a softmax subtracts again, or only decides something, such as a predicate or the bound of a loop;
 - if the replay cut loops short: a later iteration may be the wrong one;
@@ -82,6 +85,8 @@ _WRONG_READS = list_ids(RuleKind.EARLY_READ, RuleKind.COPY_READ, RuleKind.LATE_R
 
 _ROUNDING = 0.25
 """Share of a tolerance: an error from rounding stays below this share, unless all roundings go in one direction."""
+_PARTLY_ROUNDING = 0.01
+"""The same for an output that sees some of its hidden writes: one stale term of a norm caused an error of 0.09."""
 
 
 class Agreement(StrEnum):
@@ -157,20 +162,63 @@ def _explain_agreements(
 def _compare_with_replay(
     outputs: Mapping[str, Verdict], replay: Replay | OpaqueReplay, findings: Sequence[Finding]
 ) -> dict[str, Agreement]:
-    silent = find_unreached(findings, replay) | find_mixed(findings)
+    unreached, mixed = find_unreached(findings, replay), find_mixed(findings)
+    partial: Mapping[str, OutputNumbers] = replay.partial if isinstance(replay, Replay) else {}
     return {
         name: compute_agreement(
             outputs[name],
-            n.attribution,
-            can_tell=n.distance > n.tolerance
-            and n.error <= _ROUNDING * n.tolerance
-            and name not in silent
-            and not replay.cut,
+            Attribution.STALE if _is_partly_stale(n, partial.get(name)) else n.attribution,
+            can_tell=_can_tell(n)
+            and name not in unreached
+            and not replay.cut
+            and (name not in mixed or _can_tell_partly(n, partial.get(name))),
             in_program_order=n.error <= n.tolerance,
         )
         for name, n in replay.outputs.items()
         if name in outputs
     }
+
+
+def _can_tell(numbers: OutputNumbers) -> bool:
+    """Returns whether numbers, if they are fresh, differ from the stale prediction, and from the intended ones by no more
+    than roundings.
+    """
+    return numbers.distance > numbers.tolerance and numbers.error <= _ROUNDING * numbers.tolerance
+
+
+def _can_tell_partly(numbers: OutputNumbers, partial: OutputNumbers | None) -> bool:
+    """Returns the same as `_can_tell` for an output that sees some hidden writes. The prediction misses exactly those that
+    the findings name, in all reads, while only one of several reads may be wrong; so the error has to be much smaller.
+    """
+    return partial is not None and _can_tell(partial) and numbers.error <= _PARTLY_ROUNDING * numbers.tolerance
+
+
+def _is_partly_stale(numbers: OutputNumbers, partial: OutputNumbers | None) -> bool:
+    """Returns whether numbers that look lossy miss exactly the hidden writes that the findings name."""
+    return numbers.attribution is Attribution.LOSSY and partial is not None and partial.attribution is Attribution.STALE
+
+
+def find_partly_missed(
+    outputs: Mapping[str, Verdict], findings: Sequence[Finding], replay: Replay | None
+) -> dict[str, tuple[int, ...]]:
+    """Returns the outputs with a wrong verdict about which a replay with `Replay.partial` could say more: they treat some
+    hidden writes as intended, and their numbers are right or look lossy. Maps the name of each to the numbers
+    (`CallPlace.number`) of the other hidden writes.
+    """
+    if replay is None or replay.state is not ReplayState.DONE or replay.cut:
+        return {}
+    reads = [one for one in findings if one.rule in _WRONG_READS]
+    left: dict[str, tuple[int, ...]] = {}
+    for name in find_mixed(findings) - find_unreached(findings, replay):
+        numbers, own = replay.outputs.get(name), [one for one in reads if name in one.outputs]
+        is_wrong = outputs.get(name) in (Verdict.STALE, Verdict.CLOBBERED)
+        if not is_wrong or numbers is None or not numbers.distance > numbers.tolerance:
+            continue
+        is_right = numbers.attribution is Attribution.FRESH and numbers.error <= _PARTLY_ROUNDING * numbers.tolerance
+        calls = [one.call for one in own if one.call is not None]
+        if len(calls) == len(own) and (is_right or numbers.attribution is Attribution.LOSSY):
+            left[name] = tuple(sorted({call.number for call in calls}))
+    return left
 
 
 def find_unreached(findings: Sequence[Finding], replay: Replay | OpaqueReplay | None) -> frozenset[str]:
@@ -365,6 +413,9 @@ def _find_differences(
         agreements = _compare_with_replay(outputs, replay, findings)
         for name in [name for name, agreement in agreements.items() if agreement is Agreement.DISAGREES]:
             evidence = _find_evidence(name, findings)
+            if (partial := replay.partial.get(name)) is not None:
+                away = f"{render_figure(partial.distance)} away if it missed those hidden writes that its findings name"
+                evidence = (*evidence, ("partial", f"`{name}` would be {away}"))
             found.append(_between_verdict_and_replay(name, outputs[name], replay.outputs[name], evidence))
     opaque = None if replay is None else replay.opaque
     if opaque is not None and opaque.state is ReplayState.DONE:

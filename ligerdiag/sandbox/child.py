@@ -60,7 +60,7 @@ _CAPABILITY_SETS = re.compile(r"^Cap(?:Inh|Prm|Eff|Amb):\s*(\w+)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The rights that the sandboxed process has given up, and those that it could not give up."""
+    """Says which rights the sandboxed process has given up, and which it could not give up."""
 
     active: tuple[str, ...]
     """Name of each protection that is active, such as `no network`."""
@@ -69,7 +69,7 @@ class Confinement:
 
 
 def confine(folder: Path) -> Confinement:
-    """Gives up this process's rights permanently; returns which of them it has given up.
+    """Gives up this process's rights permanently. Returns the rights that it has given up and those that it could not.
 
     folder: the only folder to which the process may still write.
     """
@@ -146,7 +146,7 @@ def _drop_capabilities() -> None:
         raise make_error()
     left = _CAPABILITY_SETS.findall(Path("/proc/self/status").read_text(encoding="ascii"))
     if any(int(one, 16) for one in left):
-        raise OSError("some capabilities are left")
+        raise OSError("the process still has some Linux capabilities")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,16 +160,14 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The line by which the sandboxed process tells its parent that it is ready. It is the first line that the process
-    sends.
-    """
+    """The first line that the sandboxed process sends to its parent: it is ready."""
 
     confinement: Confinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request from the parent about one module of a dump, or about one artifact."""
+    """A request of the parent to inspect or replay one module of a dump, or one artifact."""
 
     answer: Path
     """Path of the file to which the process writes the answer, a ModuleOutcome."""
@@ -187,7 +185,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The line that the sandboxed process sends to its parent when the answer to a question is in its file."""
+    """A line that the sandboxed process sends to its parent: the answer to a question is in its file."""
 
     answer: Path
 
@@ -210,8 +208,8 @@ def main() -> None:
 
 
 def answer_over(channel: socket.socket) -> None:
-    """Gives up the rights of this process, which has just been forked, and then answers the questions that arrive on the
-    socket until it closes.
+    """Gives up the rights of this process, which has just been forked. Then answers the questions that arrive on the
+    socket, until it closes.
     """
     template = os.getppid()
     confinement = confine(Path.cwd())
@@ -263,8 +261,8 @@ def _answer(questions: TextIO, answers: TextIO, confinement: Confinement) -> Non
 
 
 def lend_entries(known: Path, own: Path) -> None:
-    """Makes the process's own folder for kernels' effects, to which alone it writes. A link in the folder lets it also read
-    the entries that are known in the cache.
+    """Makes the only folder to which the process writes kernels' effects. A link in the folder lets the process also
+    read the entries in the cache.
 
     known: folder of the entries in the cache. own: path of the folder to make.
     """

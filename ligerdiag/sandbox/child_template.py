@@ -1,5 +1,6 @@
-"""The template of the sandboxed process, `python -m ligerdiag.sandbox.child_template`, of a template server (see
-`workers.template_server`): it does the imports once and forks the processes, which then give up their rights.
+"""Serves as the template of the sandboxed process in a template server (see `workers.template_server`). It does the
+imports once and forks the processes, which then give up their rights. Started as `python -m
+ligerdiag.sandbox.child_template`.
 
 It reads no file of unknown origin, and has done nothing that a process of its own would not do. Its forks share its
 random addresses of memory, unlike processes of their own; so a run has forks only where a server was started on
@@ -27,7 +28,10 @@ def prepare() -> None:
 
 
 def work(channel: socket.socket, other: Answerer | None) -> None:
-    """Answers the questions that arrive on the socket, as a sandboxed process."""
+    """Answers the questions that arrive on the socket, as a sandboxed process.
+
+    other: not used.
+    """
     del other
     answer_over(channel)
 

@@ -1,4 +1,4 @@
-"""The parent's side of a sandboxed process that inspects HLO modules, so that a crash costs only one module.
+"""Has a sandboxed process inspect HLO modules, so that a crash costs only one module. This is the code of the parent.
 
 One process inspects all modules as long as it behaves. After it dies, or exceeds its memory or time, the next module
 gets a new process. A module that ends the process counts as one that could not be analysed, with the reason; other
@@ -61,11 +61,13 @@ _LOG_BYTES = 4 << 10
 
 
 class ChildEnded(Exception):
-    """The sandboxed process died, was killed, or gave no valid answer; the message says how."""
+    """The sandboxed process died, was killed, or gave an answer that is not valid. The message says which."""
 
 
 class SandboxedInspector:
-    """Inspects one module after another in a sandboxed process, replaced if it dies; a context manager."""
+    """Inspects one module after another in a sandboxed process. If the process dies, a new one replaces it. A context
+    manager.
+    """
 
     def __init__(self, request: InspectionRequest, *, cache: Cache) -> None:
         self._setup = Setup(request=request, cache=cache.root)
@@ -90,7 +92,7 @@ class SandboxedInspector:
         return self._scratch.path
 
     def describe(self) -> tuple[str, ...]:
-        """Returns one line about all protections that are active, and one line for each protection that the operating
+        """Returns one line that lists the active protections, and one line for each protection that the operating
         system refused.
         """
         active = self.confinement.active
@@ -98,8 +100,8 @@ class SandboxedInspector:
         return (*protected, *self.confinement.refused)
 
     def start(self) -> None:
-        """Starts the sandboxed process unless it runs; returns at once, while the process does its imports. Raises
-        LigerdiagError if it cannot be started.
+        """Starts the sandboxed process unless it runs already. Does not wait for the imports of the process. Raises
+        LigerdiagError if the process cannot be started.
         """
         if self._child is None:
             try:
@@ -109,7 +111,7 @@ class SandboxedInspector:
                 raise LigerdiagError(f"cannot start a process of `{sys.executable}`: {error}") from error
 
     def count_modules(self, path: Path) -> int | None:
-        """Returns the number of modules in a file; None if counting took too much time or memory, or killed the
+        """Returns the number of modules in a file. Returns None if counting takes too much time or memory, or kills the
         process.
         """
         try:
@@ -119,7 +121,7 @@ class SandboxedInspector:
         return None if outcome.is_over_budget else outcome.modules
 
     def inspect_module(self, files: ModuleFiles) -> ModuleOutcome:
-        """Returns the outcome of analysing one module of a dump in the sandboxed process. If the analysis fails, or that
+        """Analyses one module of a dump in the sandboxed process and returns the outcome. If the analysis fails or the
         process dies, nothing is raised: the outcome says why.
         """
         identity = describe_module(files)
@@ -130,7 +132,7 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def inspect_artifact(self, directory: Path) -> ModuleOutcome:
-        """Returns the outcome of analysing one artifact in the sandboxed process. If the analysis fails, or that process
+        """Analyses one artifact in the sandboxed process and returns the outcome. If the analysis fails or the process
         dies, nothing is raised: the outcome says why.
         """
         identity, absolute = describe_artifact(directory), directory.absolute()
@@ -143,8 +145,8 @@ class SandboxedInspector:
         return _rename(outcome, artifact=identity.artifact)
 
     def replay(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Runs the replay of the module or artifact that was inspected last; returns its record. Raises nothing if the
-        replay fails or the process dies: the record says so.
+        """Replays the module or artifact that was inspected last, and returns the record. If the replay fails or the
+        process dies, nothing is raised: the record says why.
 
         seconds: the most processor time.
         """
@@ -157,8 +159,8 @@ class SandboxedInspector:
             return ModuleOutcome(replay=Replay(state=ReplayState.FAILED, reason=reason))
 
     def replay_opaquely(self, subject: ModuleFiles | Path, seconds: float) -> ModuleOutcome:
-        """Replays the module or artifact that was inspected last with opaque functions, stand-ins that read and write the
-        same buffers, instead of its custom calls; see `replay`.
+        """Replays the module or artifact that was inspected last, with opaque functions in place of its custom calls.
+        An opaque function is a stand-in that reads and writes the same buffers. See `replay`.
         """
         name = subject.id if isinstance(subject, ModuleFiles) else str(subject)
         absolute = _make_absolute(subject) if isinstance(subject, ModuleFiles) else subject.absolute()
@@ -241,8 +243,8 @@ class _Child:
         self._process, self._questions, self._answers = process, process.stdin, process.stdout
 
     def wait_until_ready(self, setup: Setup) -> Confinement:
-        """Waits until the process is ready and sends it the settings for all questions; returns the rights that the
-        process has given up. Raises ChildEnded.
+        """Waits until the process is ready and sends it the settings for all questions. Returns the rights that the
+        process has given up. Raises ChildEnded if the process ends.
         """
         ready = self._read(Ready, START_SECONDS)
         self._send(setup)
@@ -250,8 +252,8 @@ class _Child:
         return ready.confinement
 
     def ask(self, question: Question, seconds: float) -> ModuleOutcome:
-        """Returns the process's answer to the question. Raises ChildEnded if the process gives no valid answer within
-        this many wall-clock seconds.
+        """Returns the process's answer to the question. Raises ChildEnded if there is no valid answer within this many
+        wall-clock seconds.
         """
         self._send(question)
         self._read(Done, seconds)

@@ -43,8 +43,9 @@ _MEMORY = "/dev/shm"
 
 
 def deny_changes(folder: Path) -> int:
-    """Keeps this thread and its children from changing files outside of the folder, except `/dev/null`, and from
-    opening devices other than the harmless ones; returns the version of Landlock. Raises OSError if that is impossible.
+    """Takes from this thread and its children the right to change files outside of the folder, except `/dev/null`. They
+    can open only harmless devices from then on. Returns the version of Landlock. Raises OSError if Landlock does not
+    allow this.
     """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no Landlock")
@@ -98,7 +99,9 @@ def _allow(library: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
 
 
 def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
-    """Returns the result of the system call with this number. Raises OSError if it fails. library: the C library."""
+    """Makes the system call with this number and returns its result. Raises OSError if it fails. library: the C
+    library.
+    """
     wide = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     result = int(library.syscall(ctypes.c_long(number), *wide))
     if result < 0:
@@ -107,6 +110,6 @@ def call(library: ctypes.CDLL, number: int, *arguments: object) -> int:
 
 
 def make_error() -> OSError:
-    """Returns an OSError with the error number that the last call of the C library set."""
+    """Returns an OSError with the error number of the last call of the C library."""
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))

@@ -97,7 +97,7 @@ _SET_SECCOMP, _FILTER = 22, 2
 
 
 def list_denied(machine: str) -> dict[str, int]:
-    """Returns the system calls that are denied whatever their arguments: name to number on this architecture."""
+    """Returns the numbers of the system calls that are denied whatever their arguments, by name, for this architecture."""
     words = _DENIED.split()
     rows = zip(words[::3], words[1::3], words[2::3], strict=True)
     column = _MACHINES[machine].column
@@ -117,8 +117,8 @@ class _Program:
         self.add(_LOAD, offset)
 
     def load_argument(self, number: int) -> None:
-        """Adds an instruction that loads the lower 32 bits of an argument of the system call. Of the arguments that are
-        compared here, the kernel itself looks at these bits only.
+        """Adds an instruction that loads the lower 32 bits of an argument of the system call. The kernel ignores the
+        upper bits of the arguments that are compared here.
         """
         self.load(_ARGUMENTS + 8 * number)
 
@@ -130,7 +130,7 @@ class _Program:
         self.fail(error)
 
     def fail_where(self, call: int, argument: int, *tests: tuple[int, int], mask: int | None = None) -> None:
-        """Adds instructions that deny the system call `call` if one of its arguments passes one of the tests.
+        """Adds instructions that deny the system call `call` if one of its arguments passes at least one of the tests.
 
         argument: number of that argument, from 0. tests: (`_EQUAL`, `_AT_LEAST` or `_ANY_BIT`, the value with which the
         argument is compared). mask: the bits of the argument that are compared; None for all 32.
@@ -148,7 +148,7 @@ class _Program:
 
 
 def make_filter(machine: str) -> bytes:
-    """Returns the filter as the kernel reads it. Raises OSError for an architecture that is not supported."""
+    """Returns the filter in the form that the kernel takes. Raises OSError for an architecture that is not supported."""
     known = _MACHINES.get(machine)
     if known is None:
         raise OSError(f"ligerdiag has no filter for system calls (seccomp) for the architecture {machine}")
@@ -177,8 +177,8 @@ class _FilterProgram(ctypes.Structure):
 
 
 def deny_calls() -> None:
-    """Denies the system calls that reading files never needs to this thread and its children. Raises OSError if that is
-    impossible.
+    """Takes from this thread and its children the system calls that reading files never needs. Raises OSError if this
+    system cannot filter system calls.
     """
     if sys.platform != "linux":
         raise OSError(f"{sys.platform} has no seccomp")

@@ -5,6 +5,7 @@ sizes. An interrupted sweep loses nothing: a task whose result is in the store i
 lost, or has other files or versions than the client, leaves no result, so the next sweep tries it again.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ PAGE_LETTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
-    """The options of a sweep: the file of its grid, the folder or URL for its results, and the workers that run it."""
+    """The options of a sweep: its grid, the place for its results, and its workers."""
 
     grid: Path
     store: str
@@ -92,7 +93,7 @@ class SweepRow:
 
     @property
     def column(self) -> SweepColumn:
-        """Returns the column of the grid that the cell is in."""
+        """Returns the column of the matrix that contains the cell."""
         return SweepColumn(toolchain=self.toolchain, target=self.target, flags=self.flags, sizes=self.sizes)
 
 
@@ -127,11 +128,11 @@ afterwards.
 
 
 def run_sweep(options: SweepOptions, report_progress: OnProgress, keep_page: KeepPage | None = None) -> SweepReport:
-    """Runs the tasks whose results are not in the store, and returns the results of every cell.
+    """Runs the tasks of a sweep whose results are not in the store, and returns the result of every cell.
 
-    keep_page: function that makes the page of a result. It gets the page's name, the result and the case's id, and returns
-    whether the page exists afterwards. None makes no pages. Raises InputError for a grid, a store or a scheduler that cannot
-    be used, and the errors of `api.check` for the cases.
+    keep_page: makes the page of a result. It takes the page's name, the result and the case's id, and returns whether the
+    page exists afterwards. If it is None, no pages are made. Raises InputError if the grid, the store or the scheduler
+    cannot be used, and the errors of `api.check` for the cases.
     """
     grid, place = load_grid(options.grid), resolve_place(options.store, Path.cwd())
     store, cache, started, report = ResultStore(place), Cache(), time.perf_counter(), SweepReport()
@@ -247,8 +248,8 @@ def _list_rows(
 
 
 def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
-    """Returns the sweep's cell for the task's case, made from the report of that case. Raises FieldError if the report is
-    not one of `check`.
+    """Returns a cell of the matrix, made from the report of its case. Raises FieldError if the report is not one of
+    `check`.
     """
     case = find_case(report, task.case_id)
     outputs = {name: read_word(Verdict, read_object(case, "outputs"), name) for name in read_object(case, "outputs")}
@@ -269,11 +270,21 @@ def make_row(report: Json, task: SweepTask, column: SweepColumn) -> SweepRow:
         rules=tuple(sorted({read_str(finding, "rule") for finding in findings})),
         replay="" if replay is None else read_str(as_object(replay, "replay"), "state"),
         disagreements=len(read_list(case, "disagreements")),
-        error=read_str(case, "error"),
+        error=_add_fatal_line(read_str(case, "error"), read_str(case, "log_tail")),
         seconds=read_float(case, "seconds"),
         exit_code=read_int(report, "exit_code"),
         key=task.key,
     )
+
+
+def _add_fatal_line(error: str, log: str) -> str:
+    """Returns the error with the line by which XLA ended its process, if the log has one, without its time and process."""
+    found = _FATAL.search(log) if error else None
+    return f"{error}: {found[1].strip()}" if found else error
+
+
+_FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] (.+)$", re.MULTILINE)
+"""Matches the line that XLA writes when it ends its process, as `F1128 00:55:12.366813   17243 file.cc:234] why`."""
 
 
 def _make_empty(task: SweepTask, column: SweepColumn, status: Status, error: str) -> SweepRow:

@@ -13,7 +13,6 @@ names a toolchain, its tasks go to the workers that do; otherwise each worker ma
 """
 
 import logging
-import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from typing import Any, Protocol
 
 from ligerdiag.artifacts.scratch_folders import ScratchFolder
 from ligerdiag.errors import InputError, LigerdiagError
+from ligerdiag.workers.pool import count_cores
 
 ATTEMPTS = 3
 NEEDED = ("distributed", "fsspec", "pyarrow", "cryptography")
@@ -48,11 +48,11 @@ _QUIET: dict[str, object] = {
 
 
 class Task(Protocol):
-    """Protocol of the first argument of the function that a worker runs: plain data that describe a task."""
+    """The protocol of a task, which is plain data. The function that a worker runs gets it as its first argument."""
 
     @property
     def key(self) -> str:
-        """Returns a key that no other task has."""
+        """Returns a key that only this task has."""
         ...
 
     @property
@@ -81,10 +81,10 @@ def require_extra() -> None:
 
 @contextmanager
 def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
-    """Yields a `distributed.Client`. address: that of a scheduler; None starts workers on this machine, by default one
-    per core.
+    """Opens the workers of a sweep, and yields their `distributed.Client`.
 
-    Raises InputError if there is no scheduler at the address.
+    address: address of a scheduler that runs already. None starts workers on this machine. workers: how many to start; None
+    means one per core. Raises InputError if there is no scheduler at the address.
     """
     dask, distributed = _import("dask"), _import("distributed")
     with dask.config.set(_QUIET):
@@ -96,7 +96,7 @@ def open_cluster(address: str | None, workers: int | None) -> Generator[Any]:
             return
         with (
             _open_scratch() as folder,
-            _start_workers(distributed, workers or len(os.sched_getaffinity(0)), folder) as cluster,
+            _start_workers(distributed, workers or count_cores(), folder) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
             yield client
@@ -155,10 +155,10 @@ def _connect(distributed: Any, address: str) -> Generator[Any]:
 def run_tasks[Given: Task, Words](
     client: Any, do: Callable[[Given, Words], Any], tasks: Sequence[tuple[Given, Words]]
 ) -> Iterator[tuple[Given, Any]]:
-    """Yields each task when it is done, with the result of `do` on a worker, or with the error that occurred instead.
+    """Yields each task when a worker has done it, with its result, or with the error that occurred.
 
-    do: a function at the top level of a module, since workers find it by name. tasks: pairs of the two arguments of `do`: a
-    task, and further settings. Closing the iterator ends the tasks.
+    do: the function that a worker runs for each task. It must be at the top level of a module, because workers find it by
+    name. tasks: the arguments of `do`, as pairs of a task and further settings. Closing the iterator ends the tasks.
     """
     for attempt in range(1, ATTEMPTS + 1):
         is_last, lost = attempt == ATTEMPTS, list[tuple[Given, Words]]()
@@ -212,7 +212,9 @@ def _run_round[Given: Task, Words](
 
 
 def find_resources(client: Any) -> frozenset[str]:
-    """Returns the names of the Dask resources by which workers say which toolchains they have. Raises LostScheduler."""
+    """Returns the names of the Dask resources by which workers say which toolchains they have. Raises LostScheduler if the
+    scheduler does not answer.
+    """
     known = client.scheduler_info(n_workers=-1)
     if client.status != "running" or "workers" not in known:
         raise LostScheduler

@@ -36,10 +36,10 @@ _UNUSED = "unused suppressions are not reported for a check on a cluster, becaus
 
 
 def check_on_cluster(options: CheckOptions, address: str, report_progress: OnProgress) -> CheckReport:
-    """Returns the report of `api.check`, made by the workers of the scheduler at the address.
+    """Checks cases on the workers of a Dask scheduler. Returns the report that `api.check` would return.
 
-    Raises InputError as `api.check` does, for a scheduler that cannot be reached, and for `--device` and
-    `--autotune-results`.
+    address: address of the scheduler. Raises InputError as `api.check` does. Also raises it if the scheduler cannot be
+    reached, or if the options ask for `--device` or `--autotune-results`.
     """
     require_extra()
     if options.device:
@@ -109,8 +109,8 @@ def _run(
 
 
 def make_options(task: SweepTask, options: CheckOptions) -> CheckOptions:
-    """Returns the options with which a worker checks a task: the task's case and target, the worker's cache, and one
-    process.
+    """Returns the options with which a worker checks a task. They have the task's case and target, the worker's cache,
+    and one process.
     """
     return replace(
         options, selectors=(task.selector,), targets=(task.target,), jobs=1, cache_directory=None, usual_targets=()

@@ -60,7 +60,7 @@ _NO_SIZES: Mapping[str, Mapping[str, int]] = {DEFAULT: {}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepGrid:
-    """The settings in a grid file."""
+    """The settings in the grid file of a sweep."""
 
     folder: Path
     """Absolute path of the folder in which the tasks run."""
@@ -88,7 +88,9 @@ class SweepColumn:
 
     @property
     def name(self) -> str:
-        """Returns the names of toolchain, target, flags and sizes in one line; leaves out the name of the default sizes."""
+        """Returns the column's name, such as `default h100 none`: toolchain, target, flags, and sizes unless they are the
+        default.
+        """
         names = (self.toolchain, self.target, self.flags, *([] if self.sizes == DEFAULT else [self.sizes]))
         return " ".join(names)
 
@@ -118,13 +120,13 @@ class SweepTask:
 
     @property
     def selector(self) -> str:
-        """Returns a selector of the case: `FILE::ID`, or `module:name`, which may select other cases, too."""
+        """Returns a selector of the case: `FILE::ID`, or `module:name`. The latter may select more cases than this one."""
         return f"{self.source.file}::{self.case_id}" if self.source.file else self.source.module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
-    """The tasks of a sweep: one for each cell of the matrix; cells that differ only in names share a task."""
+    """The tasks of a sweep, one for each cell of the matrix. Cells that differ only in names share a task."""
 
     columns: tuple[SweepColumn, ...]
     cases: tuple[CaseSpec, ...]
@@ -137,7 +139,9 @@ class SweepPlan:
 
 
 def load_grid(path: Path) -> SweepGrid:
-    """Parses a grid file. Raises InputError, in one line with file and key, for a wrong key or value."""
+    """Returns the settings in a grid file. Raises InputError if a key or value is wrong; the message names the file and
+    the key.
+    """
     try:
         if path.stat().st_size > MAXIMUM_BYTES:
             raise InputError(f"`{path}` is too large for a grid (more than {MAXIMUM_BYTES} bytes)")
@@ -199,7 +203,7 @@ def _read_set(fields: Json, name: str) -> dict[str, int]:
 
 
 def plan_sweep(grid: SweepGrid, cache: Cache, report_progress: Callable[[Progress], None]) -> SweepPlan:
-    """Finds the cases with the default toolchain, and returns the tasks.
+    """Finds the cases of a sweep with the default toolchain, and returns its tasks.
 
     Raises InputError as `check` does, for example for a selector that matches nothing, or an unknown target or
     toolchain.
@@ -217,7 +221,7 @@ def plan_sweep(grid: SweepGrid, cache: Cache, report_progress: Callable[[Progres
         for sizes in grid.sizes
     )
     if len(set(columns)) < len(columns):
-        raise InputError(f"expected targets of different names but got {', '.join(grid.targets)}")
+        raise InputError(f"two targets of the sweep have the same name: {', '.join(grid.targets)}")
     fingerprints = {name: compute_fingerprint(name) for name in grid.toolchains}
     settings = compute_settings_sha256(grid.folder)
     broken: dict[Source, LigerdiagError] = {}
@@ -273,8 +277,8 @@ def _find_cases(
     unknown = next((source for source, files in dependencies.items() if not files), None)
     if unknown is not None:
         raise InputError(
-            f"the imports of `{unknown}` are unknown, so its stored results could not be found again: expected a file of"
-            f" your own projects, and a writable cache at `{cache.root}`"
+            f"the imports of `{unknown}` are unknown, and a sweep needs them to find its stored results again: name a file"
+            f" of your own project, and make the cache at `{cache.root}` writable"
         )
     return _FoundCases(cases={(case.source, case.id): case for case in cases}, dependencies=dependencies)
 
@@ -301,10 +305,10 @@ def _write_sizes(sizes: Mapping[str, int]) -> str:
 def make_environment(
     flags: Sequence[str], sizes: Mapping[str, int] = _NO_SIZES[DEFAULT], asked: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the environment variables of a task: those of this process that can change a compile, with the flags
-    appended to XLA_FLAGS.
+    """Returns the environment variables of a task. They are those of this process that can change a compile, and those
+    for the task's flags and sizes.
 
-    asked: names of the sizes that the case's file reads; all other sizes are left out.
+    flags: appended to XLA_FLAGS. asked: names of the sizes that the case's file reads; all other sizes are left out.
     """
     ours = compute_important_environment()
     joined = " ".join((*ours.pop("XLA_FLAGS", "").split(), *flags))
@@ -314,7 +318,7 @@ def make_environment(
 
 
 def compute_settings_sha256(folder: Path) -> str:
-    """Returns the sha256 of the project's configuration, including the files that it names and that decide a result."""
+    """Returns the sha256 of the project's configuration, and of the files that it names if they can change a result."""
     config = load_config(None, folder)
     parts = [json.dumps(encode_record(config)).encode()]
     for path in (config.baseline, config.autotune_results):
@@ -325,8 +329,9 @@ def compute_settings_sha256(folder: Path) -> str:
 
 @remember
 def describe_versions(toolchain: str) -> str:
-    """Returns the versions and options of the toolchain as text; its environment need not exist. Raises InputError for
-    an unknown name."""
+    """Returns the versions and options of a toolchain as text, also if its environment does not exist yet. Raises InputError
+    if the toolchain is unknown.
+    """
     if toolchain == DEFAULT:
         return json.dumps(sorted(current_toolchain().versions.items()))
     spec = find_spec(toolchain)
@@ -335,7 +340,7 @@ def describe_versions(toolchain: str) -> str:
 
 
 def compute_fingerprint(toolchain: str) -> str:
-    """Returns the sha256 of ligerdiag's sources and of the versions of the toolchain on this machine."""
+    """Returns the sha256 of ligerdiag's sources, and of the toolchain's versions on this machine."""
     return sha256(f"{_compute_own_sha256()}\n{describe_versions(toolchain)}".encode()).hexdigest()
 
 
@@ -389,8 +394,8 @@ def _make_task(
 
 
 def describe_task(task: SweepTask) -> dict[str, str]:
-    """Returns the description of a task that its stored result contains. Equal tasks in two clones have equal
-    descriptions.
+    """Returns a description of a task, which becomes part of its stored result. Equal tasks in two clones of a project have
+    equal descriptions.
     """
     module = task.source.module or os.path.relpath(task.source.file, task.source.root)
     return {
@@ -405,7 +410,9 @@ def describe_task(task: SweepTask) -> dict[str, str]:
 
 
 def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns the dependencies with paths relative to the project's folder, so that two clones give the same keys."""
+    """Returns the dependencies with paths relative to the project's folder. So two clones of a project give the same
+    keys.
+    """
     return {
         move_path(name, lambda path: os.path.relpath(path, source.root)): digest
         for name, digest in dependencies.items()
@@ -413,7 +420,7 @@ def name_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str
 
 
 def locate_files(source: Source, dependencies: Mapping[str, str]) -> dict[str, str]:
-    """Returns the dependencies with absolute paths on this machine, made from paths relative to the project's folder."""
+    """Returns the dependencies with absolute paths on this machine. The given paths are relative to the project's folder."""
     return {
         move_path(name, lambda path: os.path.normpath(os.path.join(source.root, path))): digest
         for name, digest in dependencies.items()

@@ -29,7 +29,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """The result of one task, as the store keeps it."""
+    """The result of one task, as it is stored."""
 
     key: str
     task: Mapping[str, str]
@@ -43,7 +43,7 @@ class StoredResult:
 
 
 class ResultStore:
-    """The store of results at one place."""
+    """The store of a sweep's results, in one folder or at one URL."""
 
     def __init__(self, place: str) -> None:
         """place: a folder, which is created, or a URL. Raises InputError, as each method does, if it cannot be reached."""
@@ -55,7 +55,7 @@ class ResultStore:
         self._is_folder = "file" in (self._files.protocol, *self._files.protocol)
 
     def list_keys(self) -> frozenset[str]:
-        """Returns the keys of all files in the store, whether these are complete results or not."""
+        """Returns the keys of all files in the store. A file may be an incomplete result."""
         paths: list[Any] = []
         with self._reach("list"):
             self._files.invalidate_cache()
@@ -67,8 +67,8 @@ class ResultStore:
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def find(self, key: str) -> StoredResult | None:
-        """Returns the result that is stored under the key; None if no file is, or if the file is not a complete result of
-        this key.
+        """Returns the stored result with a key. Returns None if the store has no file with this key, or if the file is not a
+        complete result.
         """
         path = self._locate(key)
         try:
@@ -144,7 +144,7 @@ class ResultStore:
 
 
 def resolve_place(place: str, folder: Path) -> str:
-    """Returns the location of a store as every worker understands it: a URL is unchanged, and a path becomes absolute,
-    because workers may run in another working directory.
+    """Returns the location of a store in a form that every worker can use: a URL unchanged, a path as an absolute path.
+    Workers may have a working directory of their own.
     """
     return place if "://" in place or "::" in place else str((folder / place).absolute())

@@ -43,7 +43,7 @@ _SILENT = frozenset({Status.ERROR, Status.NOT_CHECKED})
 
 
 def render_parquet(rows: Sequence[SweepRow]) -> bytes:
-    """Returns a Parquet table with one row for each cell; its column `outputs` is a map from name to verdict."""
+    """Returns a Parquet table with one row for each cell. Its column `outputs` maps the name of an output to the verdict."""
     pa: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     text = pa.string()
@@ -64,7 +64,7 @@ def render_parquet(rows: Sequence[SweepRow]) -> bytes:
 
 
 def read_parquet(path: Path) -> tuple[SweepRow, ...]:
-    """Returns the rows of a Parquet table that a sweep wrote. Raises InputError for anything else."""
+    """Returns the rows of a Parquet table that a sweep wrote. Raises InputError if the file is not such a table."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
         records = cast("list[dict[str, Any]]", parquet.read_table(path).to_pylist())
@@ -92,19 +92,19 @@ def render_csv(rows: Sequence[SweepRow]) -> str:
 
 
 def render_reports(report: SweepReport) -> Iterator[tuple[str, str]]:
-    """Yields, for each column with results, a file name and a report like that of `check --format json`."""
+    """Yields a report like that of `check --format json` for each column with results, as (file name, report)."""
     for column, reports in report.reports.items():
         yield f"{name_column(column)}.json", json.dumps(join_reports(reports), indent=1) + "\n"
 
 
 def name_column(column: SweepColumn) -> str:
-    """Returns a file name for the column, without a suffix, such as `default-h100-none`."""
+    """Returns a file name for a column, without a suffix, such as `default-h100-none`."""
     return "-".join(_UNSAFE.sub("_", part) for part in column.name.split(" "))
 
 
 def join_reports(reports: Sequence[Json]) -> dict[str, object]:
-    """Returns one report that joins several reports on the same toolchain and target. Unused suppressions are dropped,
-    because another case may use them.
+    """Joins several reports on one toolchain and target into one report. Drops the list of unused suppressions, because a
+    case of a different report may use them.
     """
     codes = [code for one in reports if isinstance(code := one.get("exit_code"), int)]
     return {
@@ -118,9 +118,8 @@ def join_reports(reports: Sequence[Json]) -> dict[str, object]:
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Returns the exit code of a sweep, from the exit codes of its cases. It is the first of 2, 3, 1 and 4 that any case
-    has, in this order, as for `check`. If no case has one of these, it is 5 if there is no case or every case has 5, and
-    otherwise 0.
+    """Returns the exit code of a sweep, from the exit codes of its cases. It is the first of 2, 3, 1 and 4, in this order,
+    that any case has. If no case has one of these, it is 0, or 5 if there is no case or all have 5.
     """
     for code in (2, 3, 1, 4):
         if code in codes:
@@ -171,7 +170,8 @@ def _make_cells(rows: Sequence[SweepRow | None], pages: Mapping[str, str]) -> It
 
 
 def render_case_page(data: bytes, case_id: str) -> str:
-    """Returns the page of the case, as `check --html` writes it, with a link back to the matrix; "" for broken data.
+    """Returns the page of a case, as `check --html` writes it, with a link back to the matrix. Returns '' if the data are
+    broken.
 
     data: a packed CheckReport (`pack_record`) from the store, which is not trusted.
     """
@@ -186,13 +186,13 @@ def render_case_page(data: bytes, case_id: str) -> str:
 
 
 def says_other(one: SweepRow, other: SweepRow) -> bool:
-    """Returns whether both cells have verdicts and the verdicts differ."""
+    """Returns whether the verdicts of two cells differ. False if one of the cells has no verdicts."""
     return not {one.status, other.status} & _SILENT and one.outputs != other.outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChange:
-    """A cell whose verdicts differ between two sweeps."""
+    """A cell whose verdicts, status or rules differ between two sweeps."""
 
     case: str
     column: SweepColumn
@@ -200,11 +200,13 @@ class SweepChange:
     """(name, verdict in the first sweep, verdict in the second) of each output that changed; a verdict is empty if the
     output is missing in that sweep.
     """
+    others: tuple[tuple[str, str, str], ...] = ()
+    """The same for `status` and `rules`, the ids of the rules with a finding, if they changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDifference:
-    """The result of comparing two sweeps cell by cell."""
+    """The differences between two sweeps, found cell by cell."""
 
     changes: tuple[SweepChange, ...]
     compared: int
@@ -216,20 +218,28 @@ class SweepDifference:
 
 
 def compare_sweeps(first: Sequence[SweepRow], second: Sequence[SweepRow]) -> SweepDifference:
-    """Returns the cells with different verdicts in the two sweeps; cells are matched by case and column."""
+    """Returns the cells that two sweeps answer differently. Cells are matched by case and column. Two answers differ in a
+    verdict, in the status or in the rules.
+    """
     one, two = _index(first), _index(second)
     both = [(one[key], two[key]) for key in one if key in two]
     known = [(a, b) for a, b in both if not {a.status, b.status} & _SILENT]
     return SweepDifference(
-        changes=tuple(
-            SweepChange(case=a.case, column=a.column, outputs=tuple(_list_changed(a.outputs, b.outputs)))
-            for a, b in known
-            if says_other(a, b)
-        ),
+        changes=tuple(change for a, b in known if (change := _describe_change(a, b)).outputs or change.others),
         compared=len(known),
         unknown=len(both) - len(known),
         first_only=len(one.keys() - two.keys()),
         second_only=len(two.keys() - one.keys()),
+    )
+
+
+def _describe_change(one: SweepRow, two: SweepRow) -> SweepChange:
+    others = (("status", one.status.value, two.status.value), ("rules", ", ".join(one.rules), ", ".join(two.rules)))
+    return SweepChange(
+        case=one.case,
+        column=one.column,
+        outputs=tuple(_list_changed(one.outputs, two.outputs)),
+        others=tuple(other for other in others if other[1] != other[2]),
     )
 
 

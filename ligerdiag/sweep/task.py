@@ -58,13 +58,14 @@ class TaskDied(LigerdiagError):
 
 
 class UnfitWorker(LigerdiagError):
-    """Raised if a worker has another ligerdiag, another toolchain or other files than the client."""
+    """Raised if ligerdiag, the toolchain or the files of a worker differ from those of the client."""
 
 
 def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
-    """Runs a sweep's task and stores its result; returns False if the store has the result already.
+    """Runs a sweep's task and stores its result. Returns False if the store has the result already.
 
-    words: the location of the store, and whether to replace an existing result. Raises TaskDied and UnfitWorker.
+    words: the location of the store, and whether to replace an existing result. Raises TaskDied if the process of the task
+    ends without a report, and UnfitWorker if this worker differs from the client.
     """
     place, is_again = words
     store = ResultStore(place)
@@ -93,8 +94,8 @@ def run_task(task: SweepTask, words: tuple[str, bool]) -> bool:
 
 
 def answer_task(task: SweepTask, options: Json) -> Json:
-    """Returns, as plain data, the report of `api.check` on the task's case with these options. Raises what `run_task`
-    raises.
+    """Checks a task's case, and returns the report of `api.check` as plain data. options: the options of `api.check`. Raises
+    the errors of `run_task`.
     """
     _require_same(task, Cache())
     scratch = ScratchFolder("check")
@@ -107,14 +108,16 @@ def answer_task(task: SweepTask, options: Json) -> Json:
 
 
 def make_environ(task: SweepTask) -> dict[str, str]:
-    """Returns this worker's environment, with the task's values of the variables that can change a compile."""
+    """Returns the environment variables for a task's process. They are those of this worker; variables that can change a
+    compile have the task's values.
+    """
     here = compute_important_environment()
     return {name: value for name, value in os.environ.items() if name not in here} | dict(task.environment)
 
 
 def make_command(task: SweepTask, report: Path) -> list[str]:
-    """Returns the command that checks the task's case. The command writes the report to the file `report`, and the data
-    of the page beside it.
+    """Returns the command that checks a task's case. It writes the report to the file `report`, and the data of the page
+    into a file beside it.
     """
     return [
         *(*_start("__main__"), "check", task.selector),
@@ -157,7 +160,9 @@ def _run(task: SweepTask, make: Callable[[Path], list[str]]) -> tuple[Json, byte
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         raise TaskDied(f"case `{task.case_id}`: the check ended with {how} and no report: {last}")
     except subprocess.TimeoutExpired as error:
-        raise TaskDied(f"case `{task.case_id}`: the check was ended after {error.timeout:g} s") from None
+        raise TaskDied(
+            f"case `{task.case_id}`: the check took longer than {error.timeout:g} s, and was ended"
+        ) from None
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
     except OSError as error:
@@ -172,7 +177,7 @@ def _require_whole(report: Json, task: SweepTask) -> None:
         if read_bool(report, "interrupted"):
             raise TaskDied(f"case `{task.case_id}`: the check was ended by {read_str(report, 'ended_by')}")
         if not read_list(report, "cases"):
-            raise TaskDied(f"case `{task.case_id}`: the check reported no case of that id")
+            raise TaskDied(f"case `{task.case_id}`: the report of the check does not have this case")
     except FieldError as error:
         raise TaskDied(f"case `{task.case_id}`: {error}") from error
 
@@ -180,16 +185,16 @@ def _require_whole(report: Json, task: SweepTask) -> None:
 def _require_same(task: SweepTask, cache: Cache) -> None:
     if compute_fingerprint(task.toolchain) != task.fingerprint:
         raise UnfitWorker(
-            f"a worker has another ligerdiag, or other versions for toolchain `{task.toolchain}`, than the client:"
-            " install the same on both"
+            f"ligerdiag or a package of toolchain `{task.toolchain}` on a worker differs from that on the client:"
+            " install the same versions on both"
         )
     if not cache.are_unchanged(drop_unseen(locate_files(task.source, task.dependencies))):
-        raise UnfitWorker(f"a worker has other files than the client: give it the same `{task.source.root}`")
+        raise UnfitWorker(f"files on a worker differ from those on the client: give it the same `{task.source.root}`")
 
 
 def main() -> None:
-    """Runs `api.check` and writes its report to a file, completely or not at all. The first argument on the command line
-    names a JSON file with the options; the second argument names the file for the report.
+    """Runs `api.check` and writes its report to a file. The first argument on the command line is a JSON file with the
+    options; the second is the file for the report. The file is complete or missing.
     """
     asked, answer = map(Path, sys.argv[1:])
     report = api.check(parse_record(api.CheckOptions, asked.read_bytes()))
@@ -199,20 +204,20 @@ def main() -> None:
 
 
 def find_case(report: Json, case_id: str) -> Json:
-    """Returns the report's entry for the case; if there is none, the first entry with an error, such as that of a file
-    whose cases cannot be read. Raises FieldError if there is no such entry either.
+    """Returns a report's entry for a case. Without one, returns the first entry with an error, such as a file whose cases
+    cannot be read. Raises FieldError if there is neither.
     """
     cases = [as_object(case, "cases") for case in read_list(report, "cases")]
     own = next((case for case in cases if case.get("id") == case_id), None)
     if own is None:
         own = next((case for case in cases if case.get("error")), None)
     if own is None:
-        raise FieldError(f"expected case `{case_id}` in the report but it has only other cases")
+        raise FieldError(f"expected case `{case_id}` in the report, but the report does not have it")
     return own
 
 
 def is_of(result: StoredResult, task: SweepTask) -> bool:
-    """Returns whether the stored result, and the report in it, were made for this task."""
+    """Returns whether a stored result and the report in it were made for a task."""
     try:
         case = find_case(result.report, task.case_id)
         is_same_target = os.sep in task.target or read_str(case, "target") == task.target

@@ -27,7 +27,7 @@ HINT = "install uv (`pip install uv`) or put it on PATH"
 
 
 class UvError(Exception):
-    """The command uv failed; the message is the error that uv printed."""
+    """Raised if the command uv fails. The message is the error that uv printed."""
 
 
 def find_uv(directory: Path) -> tuple[str, ...]:
@@ -43,10 +43,11 @@ def find_uv(directory: Path) -> tuple[str, ...]:
 
 
 def run_uv(command: Sequence[str], arguments: Sequence[str], directory: Path, on_line: Callable[[str], None]) -> None:
-    """Runs uv with these arguments in `directory`, and calls `on_line` with each line that it prints. Raises UvError.
-    If this process is interrupted, uv is ended too.
+    """Runs uv in `directory`, and calls `on_line` with each line that uv prints. Raises UvError if uv fails. If this process
+    is interrupted, uv ends too.
 
-    command: from `find_uv`. directory: outside of any project, because uv would read the project's `[tool.uv]`.
+    command: from `find_uv`. arguments: uv's arguments. directory: outside of any project, because uv would read the
+    project's `[tool.uv]`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     with subprocess.Popen(
@@ -97,10 +98,10 @@ type OnLine = Callable[[str], None]
 
 
 def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) -> Toolchain:
-    """Returns the toolchain of that name; makes its environment if it does not exist yet.
+    """Returns the toolchain called `name`. Makes its environment if it does not exist yet.
 
-    on_line: called with each line of progress. Raises InputError if the name is unknown, or if the environment cannot
-    be made or differs from the pins. Raises LigerdiagError if the name is `default` and this interpreter's packages do
+    on_line: called with each line of progress. Raises InputError if the name is unknown, or if the environment cannot be
+    made or differs from the pins. Raises LigerdiagError if the name is `default`, and the packages of this interpreter do
     not fit together.
     """
     if name == DEFAULT:
@@ -111,23 +112,25 @@ def provide_toolchain(name: str, cache: Cache, on_line: OnLine | None = None) ->
     if differences:
         raise InputError(
             f"the environment of toolchain `{name}` differs from its pins ({', '.join(differences)}): remove"
-            f" `{directory}`, so that it is made again"
+            f" `{directory}`, and ligerdiag makes it again"
         )
     return describe_toolchain(spec, directory)
 
 
 def locate_environment(spec: ToolchainSpec, cache: Cache) -> Path:
-    """Returns the directory of the toolchain's environment, whether or not it exists."""
+    """Returns the directory for a toolchain's environment. It may not exist yet."""
     return cache.root / TOOLCHAINS / spec.directory_name
 
 
 def has_environment(directory: Path) -> bool:
-    """Returns whether the directory has an environment whose interpreter still exists."""
+    """Returns whether a directory has an environment with an interpreter."""
     return (directory / "bin" / "python").exists()
 
 
 def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Path:
-    """Makes the toolchain's environment unless it exists; returns its directory. Raises InputError."""
+    """Returns the directory of a toolchain's environment. Makes the environment if it does not exist yet. Raises
+    InputError if it cannot be made.
+    """
     directory = locate_environment(spec, cache)
     if has_environment(directory):
         return directory
@@ -142,7 +145,7 @@ def create_environment(spec: ToolchainSpec, cache: Cache, on_line: OnLine) -> Pa
 
 
 def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
-    """Returns the toolchain whose environment exists in the directory."""
+    """Returns the toolchain with the environment in `directory`, which must exist."""
     return Toolchain(
         name=spec.name,
         python=str(directory / "bin" / "python"),
@@ -153,9 +156,10 @@ def describe_toolchain(spec: ToolchainSpec, directory: Path) -> Toolchain:
 
 
 def find_differences(spec: ToolchainSpec, directory: Path) -> tuple[str, ...]:
-    """Returns a text for each difference between the environment and the toolchain's pins. Such a text is `triton 3.2.0
-    instead of 3.1.0` for a package of another version, or `no scipy` for a missing package or library of `rocm_libraries`.
-    Ignores packages that the toolchain does not pin.
+    """Returns the differences between an environment and the toolchain's pins, such as `triton 3.2.0 instead of 3.1.0`.
+
+    If a package or a library of `rocm_libraries` is missing, the text is `no`, followed by its name. Packages that the
+    toolchain does not pin are ignored.
     """
     folders = [str(path) for path in (directory / "lib").glob("python3*/site-packages")]
     found = {_normalise(one.name): one.version for one in metadata.distributions(path=folders)}

@@ -90,14 +90,16 @@ def list_targets() -> tuple[Target, ...]:
 
 
 def list_compared_targets() -> tuple[Target, ...]:
-    """Returns the targets that a command compares with each other if the user names none."""
+    """Returns the targets that a command compares if the user names none."""
     return tuple(load_target(name) for name in COMPARED)
 
 
 def load_target(name_or_path: str) -> Target:
-    """Returns a target. name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`;
-    the path of a file that describes a GPU; or `auto` for the GPU of this machine. Raises InputError if no such target, file
-    or GPU exists, or if the file does not describe a GPU.
+    """Returns the target that the user has named.
+
+    name_or_path: the target's name, such as `mi300`; the vendor's name of the GPU, such as `MI300X`; the path of a file that
+    describes a GPU; or `auto` for the GPU of this machine. Raises InputError if there is no such target, file or GPU, or if
+    the file does not describe a GPU.
     """
     path = DIRECTORY / f"{name_or_path}{SUFFIX}"
     if _NAME.fullmatch(name_or_path) and path.is_file():
@@ -115,8 +117,9 @@ def load_target(name_or_path: str) -> Target:
 
 
 def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
-    """Returns the targets, each once. Raises the errors of `load_target`. Raises InputError as well if two different targets
-    have the same name, because reports could not tell them apart.
+    """Returns the targets that the user has named, each once (see `load_target` for names and errors).
+
+    Raises InputError too if two different targets have one name, because reports could not tell them apart.
     """
     found: dict[str, Target] = {}
     for one in names_or_paths:
@@ -124,12 +127,12 @@ def load_targets(names_or_paths: Iterable[str]) -> tuple[Target, ...]:
         other = found.setdefault(target.name, target)
         if other.sha256 != target.sha256:
             paths = f"`{other.path}` and `{target.path}`"
-            raise InputError(f"expected targets with different names but got {paths}: rename one of the files")
+            raise InputError(f"two different targets have the same name, {paths}: rename one of the files")
     return tuple(found.values())
 
 
 def explain_unfit(target: Target, toolchain: Toolchain) -> str:
-    """Returns the reason why the toolchain cannot compile for the target; empty if no such reason is known."""
+    """Returns why a toolchain cannot compile for a target; '' if nothing is known to prevent it."""
     if target.platform is toolchain.platform:
         return ""
     return (
@@ -140,16 +143,16 @@ def explain_unfit(target: Target, toolchain: Toolchain) -> str:
 
 
 def choose_toolchain(name: str, targets: Iterable[Target]) -> str:
-    """Returns the name of the toolchain to compile with: that for AMD if `name` is the default toolchain and all targets are
-    AMD's GPUs, otherwise `name`.
+    """Returns the name of the toolchain to compile with. It is `name`, or the toolchain for AMD if `name` is the default and
+    all targets are GPUs of AMD.
     """
     platforms = {target.platform for target in targets}
     return find_by_platform(Platform.ROCM) if name == DEFAULT and platforms == {Platform.ROCM} else name
 
 
 def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns a line for a report which says that no AMD GPU has confirmed a verdict; () if `names` is empty. names: the
-    names or architectures of the AMD GPUs in the report.
+    """Returns a line for a report on AMD GPUs: no such GPU has confirmed a verdict. names: the names or architectures of the
+    AMD GPUs in the report. Returns () if there are none.
     """
     if not (found := [f"`{name}`" for name in dict.fromkeys(names)]):
         return ()
@@ -160,7 +163,7 @@ def list_unconfirmed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_bandwidth(name: str) -> float:
-    """Returns the memory bandwidth, in bytes per second, of a target that ligerdiag has; 0 for any other name."""
+    """Returns the memory bandwidth of a target that comes with ligerdiag, in bytes per second; 0 for any other name."""
     path = DIRECTORY / f"{name}{SUFFIX}"
     if not _NAME.fullmatch(name) or not path.is_file():
         return 0.0
@@ -204,8 +207,8 @@ def _parse(description: str, name: str, path: Path) -> Target:
 
 
 def read_architecture(description: str) -> str:
-    """Returns the compiler's name of the generation of an AMD GPU, such as `gfx942`; empty if the description is empty or is
-    of another vendor's GPU. Raises InputError if the text is not in protobuf text format.
+    """Returns the compiler's name of an AMD GPU's generation, such as `gfx942`. description: the GPU's description.
+    Returns '' if it does not describe an AMD GPU. Raises InputError if it is not in protobuf text format.
     """
     return _find_gfx(split_fields(description)) if _ROCM_FIELD in description else ""
 
@@ -220,8 +223,8 @@ def _name_architecture(lines: tuple[FieldLine, ...], major: int, minor: int) -> 
 
 
 def describe_dropped_fields(target: Target, toolchain: str, fields: Sequence[str]) -> str:
-    """Returns a line that lists the dropped fields of the target's description: those that the toolchain's XLA does not
-    know; empty if there are none. fields: the paths of these fields.
+    """Returns a line that lists the fields of a target's description that the toolchain's XLA does not know. fields: the
+    paths of these fields. Returns '' if there are none.
     """
     names = ", ".join(f"`{compute_printable(name)}`" for name in fields)
     return (

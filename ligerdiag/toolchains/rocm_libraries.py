@@ -29,12 +29,14 @@ MACHINE = "x86_64"
 
 @cache
 def load_libraries() -> tuple[StubLibrary, ...]:
-    """Returns the libraries of the table. Raises FieldError if the table is damaged."""
+    """Returns the libraries that `rocm_libraries.toml` declares. Raises FieldError if the table is damaged."""
     return parse_libraries(TABLE.read_text(encoding="utf-8"))
 
 
 def parse_libraries(text: str) -> tuple[StubLibrary, ...]:
-    """Returns the libraries that the text declares, in its order. Raises FieldError if the text is no valid table."""
+    """Returns the libraries that a table declares, in its order. text: the table as TOML. Raises FieldError if it is not
+    valid.
+    """
     try:
         fields: Json = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -46,14 +48,12 @@ def parse_libraries(text: str) -> tuple[StubLibrary, ...]:
 
 @cache
 def compute_libraries_hash() -> str:
-    """Returns a sha256 of all libraries' files, which is part of the name of an environment."""
+    """Returns a sha256 of the files of all libraries. The name of an environment contains it."""
     return sha256(b"".join(render_shared_object(library) for library in load_libraries())).hexdigest()
 
 
 def write_libraries(environment: Path) -> None:
-    """Writes the libraries into the environment. Raises InputError on a machine for which the ROCm plugin of JAX does not
-    exist.
-    """
+    """Writes the libraries into an environment. Raises InputError if JAX has no ROCm plugin for this machine."""
     if sys.platform != "linux" or platform.machine() != MACHINE:
         raise InputError(
             f"cannot compile for AMD GPUs on {sys.platform} {platform.machine()}: the ROCm plugin of JAX exists only for"
@@ -66,21 +66,22 @@ def write_libraries(environment: Path) -> None:
 
 
 def list_missing_libraries(environment: Path) -> tuple[str, ...]:
-    """Returns the names of the libraries that the environment lacks."""
+    """Returns the names of the libraries that an environment lacks."""
     found = (library.soname for library in load_libraries())
     return tuple(name for name in found if not (environment / FOLDER / name).is_file())
 
 
 def preload_libraries(environment: Path) -> None:
-    """Loads the environment's libraries into this process, in which the ROCm plugin of JAX finds them from then on.
-    Raises CompileError if one cannot be loaded.
+    """Loads an environment's libraries into this process. The ROCm plugin of JAX then finds them there. Raises
+    CompileError if a library cannot be loaded.
     """
     for library in load_libraries():
         try:
             ctypes.CDLL(str(environment / FOLDER / library.soname), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CompileError(
-                f"cannot load a stub of a ROCm library: {error}; remove the folder `{environment}`, so that it is made again"
+                f"cannot load a stub of a ROCm library: {error}; remove the folder `{environment}`, and ligerdiag makes it"
+                " again"
             ) from error
 
 
@@ -91,5 +92,5 @@ def _parse_library(soname: str, entry: Json) -> StubLibrary:
     texts = frozenset(read_strs(entry, "texts")) if "texts" in entry else frozenset[str]()
     names = [name for each in symbols.values() for name in each]
     if len(set(names)) < len(names) or not texts.issubset(names):
-        raise FieldError(f"expected each symbol of `{soname}` once, and every name in `texts` to be one of them")
+        raise FieldError(f"`{soname}` has a symbol twice, or a name in `texts` that is not among its symbols")
     return StubLibrary(soname=soname, symbols=symbols, returns=read_count(entry, "returns"), texts=texts)

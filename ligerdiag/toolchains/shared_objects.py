@@ -32,7 +32,7 @@ _BASE_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StubLibrary:
-    """A library whose functions do nothing and return a constant."""
+    """A library whose functions do nothing but return a constant."""
 
     soname: str
     """The name by which programs ask for the library, such as `libamdhip64.so.7`."""
@@ -63,7 +63,7 @@ def render_shared_object(library: StubLibrary) -> bytes:
     parts: list[bytes] = []
 
     def put(part: bytes) -> int:
-        """Adds a part at the next multiple of 16 and returns its address."""
+        """Adds a part of the file at the next multiple of 16, and returns its address."""
         nonlocal place
         padding = -place % 16
         parts.extend((bytes(padding), part))
@@ -103,7 +103,7 @@ class _Strings:
         self.content = b"\0"
 
     def add(self, text: str) -> int:
-        """Adds the text and returns its offset."""
+        """Adds a string to the table of strings, and returns its offset there."""
         offset = len(self.content)
         self.content += text.encode() + b"\0"
         return offset

@@ -17,8 +17,8 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldLine:
-    """One line of a text in protobuf text format. A field has one line of its own; a field that is a message has several:
-    its first line, the lines of its fields, and its last line.
+    """One line of a text in protobuf text format. A field has one line. A field that is a message has several: its first
+    line, the lines of its fields, and its last line.
     """
 
     text: str
@@ -34,13 +34,14 @@ class FieldLine:
 
 @lru_cache(maxsize=8)  # a compile asks four times
 def strip_comments(description: str) -> str:
-    """Returns the description without comments, blank lines and indentation. A `#` inside quotes begins no comment."""
+    """Returns a target's description without comments, blank lines and indentation. A `#` in quotes begins no comment."""
     lines = (re.sub(r'^((?:[^"#]|"[^"]*")*)#.*$', r"\1", line).strip() for line in description.splitlines())
     return "\n".join(line for line in lines if line)
 
 
+@lru_cache(maxsize=8)  # a check asks three times
 def split_fields(description: str) -> tuple[FieldLine, ...]:
-    """Returns the lines of the description, without comments. Raises InputError if the description is not in protobuf
+    """Returns the lines of a target's description, without comments. Raises InputError if the description is not in protobuf
     text format.
     """
     tokens = tuple(_split(strip_comments(description)))
@@ -56,18 +57,18 @@ def render_fields(lines: Sequence[FieldLine]) -> str:
 
 
 def drop_field(lines: Sequence[FieldLine], number: int) -> tuple[FieldLine, ...]:
-    """Returns the lines without the field that begins at line `number`, counted from 0."""
+    """Returns the lines without one field. number: the line at which the field begins, counted from 0."""
     before = (*lines[:number],)
     return (*before, *lines[number + max(lines[number].lines, 1) :])
 
 
 def find_value(lines: Sequence[FieldLine], path: str) -> str:
-    """Returns the value of the first field at the path, without quotes; empty if there is none."""
+    """Returns the value of the first field at a path such as `gpu_device_info.name`, without quotes; '' if there is none."""
     return next((line.value.strip("\"'") for line in lines if line.path == path and line.value), "")
 
 
 def find_number(lines: Sequence[FieldLine], path: str) -> int:
-    """Returns the value of the first field at the path as an integer; 0 if there is no such integer."""
+    """Returns the value of the first field at a path, as an integer. Returns 0 if there is none, or if it is no integer."""
     value = find_value(lines, path)
     return int(value) if re.fullmatch(r"-?\d+", value) else 0
 

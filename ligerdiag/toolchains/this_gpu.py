@@ -33,17 +33,19 @@ jax.jit(lambda x: x + 1).lower(jnp.ones(8)).compile(compiler_options={"xla_dump_
 
 @cache
 def describe_this_gpu() -> str:
-    """Returns the description of the first GPU of this machine, in protobuf text format. Raises InputError if there is
-    no GPU, CompileError if JAX cannot use it.
+    """Returns the description of this machine's first GPU, in protobuf text format. Raises InputError if there is no GPU,
+    and CompileError if JAX cannot use it.
     """
     if not has_nvidia_device():
-        raise InputError("target `auto` is the GPU of this machine, which has none: name a target, such as h100")
+        raise InputError(
+            "target `auto` is the GPU of this machine, but this machine has none: name a target, such as h100"
+        )
     return ask_xla(dict(os.environ) | ENVIRONMENT)
 
 
 def ask_xla(environment: Mapping[str, str]) -> str:
-    """Returns the description that XLA writes while the process with these environment variables compiles for its
-    default device. Raises CompileError.
+    """Returns the description that XLA writes of the default device of a process. environment: the environment variables of
+    the process. Raises CompileError if XLA writes none.
     """
     with TemporaryDirectory(prefix="ligerdiag-gpu-") as folder:
         paths = environment.get("PYTHONPATH", "").split(os.pathsep)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -36,7 +37,7 @@ OPTIONAL = ("jax-triton",)
 
 
 class Platform(StrEnum):
-    """The platform, CUDA (NVIDIA) or ROCm (AMD), by which XLA compiles for a GPU."""
+    """The platform for which XLA compiles: CUDA for GPUs of NVIDIA, ROCm for GPUs of AMD."""
 
     CUDA = "cuda"
     ROCM = "rocm"
@@ -82,19 +83,11 @@ class Toolchain:
 
 
 def current_toolchain() -> Toolchain:
-    """Returns the toolchain of the interpreter that runs now, without importing its packages. Raises LigerdiagError if
-    a package is missing, or if versions do not fit together.
+    """Returns the toolchain of the running Python interpreter. Does not import its packages. Raises LigerdiagError if a
+    package is missing, or if versions do not fit together.
     """
-    versions: dict[str, str] = {}
-    missing: list[str] = []
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            missing.append(package)
-    for package in OPTIONAL:
-        with suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+    versions = dict(_read_versions(tuple((folder, _read_time(folder)) for folder in sys.path)))
+    missing = [package for package in PACKAGES if package not in versions]
     if missing:
         raise LigerdiagError(
             f"cannot compile for a GPU without {', '.join(f'`{package}`' for package in missing)}:"
@@ -110,17 +103,36 @@ def current_toolchain() -> Toolchain:
     return Toolchain(name=f"jax-{versions['jax']}", python=sys.executable, versions=versions)
 
 
+@lru_cache(maxsize=8)  # a check asks twice, and the metadata of a package are a long text
+def _read_versions(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
+    """Returns the version of each package that is installed. folders: those of `sys.path`, each with its time of change: the
+    installation of a version changes the folder.
+    """
+    del folders
+    versions: dict[str, str] = {}
+    for package in (*PACKAGES, *OPTIONAL):
+        with suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
+
+
+def _read_time(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
 def describe_interpreter() -> Toolchain:
-    """Returns a toolchain record without versions for the interpreter that runs now, for a worker that compiles
-    nothing; does not check packages.
+    """Returns a toolchain without versions, for a worker that compiles nothing. It has the running Python interpreter, whose
+    packages are not checked.
     """
     return Toolchain(name="own", python=sys.executable, versions={})
 
 
 def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]:
-    """Returns the environment variables for a worker of the toolchain: the variables of the user, and the variables that
-    ligerdiag sets. Left out are PYTHONSAFEPATH and the variables that would keep JAX or Triton from compiling, such as
-    JAX_DISABLE_JIT or a folder of cached compilations.
+    """Returns the environment variables for a worker of a toolchain: those of the user, and those that ligerdiag sets.
+    Leaves out PYTHONSAFEPATH, and variables that would keep JAX or Triton from compiling, such as JAX_DISABLE_JIT.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED} | _FIXED
     if not environment.get("TRITON_CACHE_DIR"):  # importing jax-triton sets it to an empty string
@@ -147,8 +159,8 @@ def worker_environment(toolchain: Toolchain, cache_root: Path) -> dict[str, str]
 
 
 def compute_important_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the user's environment variables that can change the result of a compilation, such as XLA_FLAGS. They are part
-    of every key in the cache.
+    """Returns the user's environment variables that can change the result of a compile, such as XLA_FLAGS. Every key of the
+    cache contains them.
     """
     return {
         name: value
@@ -161,14 +173,14 @@ def compute_important_environment(environ: Mapping[str, str] = os.environ) -> di
 
 
 def is_set_for_workers(name: str) -> bool:
-    """Returns whether ligerdiag may set the environment variable of this name for its workers, or whether the variable is
-    part of every key in the cache (see `compute_important_environment`).
+    """Returns whether an environment variable may matter to workers. It does if ligerdiag sets or drops it for them, or
+    if it can change the result of a compile (see `compute_important_environment`).
     """
     return name in _DROPPED or name in _FIXED or name.startswith((*_IMPORTANT, "PYTHON", "LIGERDIAG_", "TF_CPP_"))
 
 
 def link_package(package: Path, cache_root: Path) -> Path:
-    """Returns a folder in the cache that contains a link to the package and nothing else; makes it if necessary."""
+    """Returns a folder in the cache that only contains a link to a package. Makes the folder if it does not exist."""
     folder = cache_root / "packages" / sha256(str(package).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainSpec:
-    """One toolchain of the table: the packages to install and how to compile with them."""
+    """One toolchain of the table: its packages, and the options to compile with."""
 
     name: str
     about: str
@@ -64,8 +64,8 @@ class ToolchainSpec:
 
     @property
     def directory_name(self) -> str:
-        """Returns the name of the environment's directory; it contains a hash of the pins, the Python version and, for
-        ROCm, the libraries that ligerdiag writes.
+        """Returns the name of the environment's directory. It contains a hash of the pins and the Python version. For
+        ROCm, the hash includes the libraries that ligerdiag writes.
         """
         parts = (self.python, *self.requirements)
         if self.platform is Platform.ROCM:
@@ -74,15 +74,15 @@ class ToolchainSpec:
 
 
 def load_table() -> dict[str, ToolchainSpec]:
-    """Returns all toolchains by name, in the order of the table `TABLE`, including those for single releases of jax.
-    Raises FieldError if the table is damaged.
+    """Returns all toolchains by name, with those for single releases of jax, in the order of `toolchains.toml`. Raises
+    FieldError if the table is damaged.
     """
     return parse_table(TABLE.read_text(encoding="utf-8"))
 
 
 def parse_table(text: str) -> dict[str, ToolchainSpec]:
-    """Returns the toolchains by name, in the order of the text, each followed by the toolchains for its releases of
-    jax. Raises FieldError if the text is no valid table.
+    """Returns the toolchains of a table by name, in its order. After each come the toolchains for its releases of jax. text:
+    the table as TOML. Raises FieldError if it is not valid.
     """
     try:
         fields: Json = tomllib.loads(text)
@@ -97,7 +97,7 @@ def parse_table(text: str) -> dict[str, ToolchainSpec]:
 
 @cache
 def known_toolchains() -> tuple[ToolchainSpec, ...]:
-    """Returns the toolchains that the table names, in its order, without those for single releases of jax."""
+    """Returns the toolchains that the table names, in its order. Those for single releases of jax are not among them."""
     return tuple(spec for spec in load_table().values() if not spec.like)
 
 
@@ -108,8 +108,8 @@ def known_releases() -> tuple[ToolchainSpec, ...]:
 
 
 def find_by_platform(platform: Platform) -> str:
-    """Returns the name of the toolchain that compiles for the platform unless the user names one: for CUDA the default,
-    otherwise the first one of the table.
+    """Returns the name of the toolchain that compiles for a platform if the user names none. It is the default for CUDA, and
+    the first one of the table for ROCm.
     """
     if platform is Platform.CUDA:
         return DEFAULT
@@ -117,7 +117,7 @@ def find_by_platform(platform: Platform) -> str:
 
 
 def find_spec(name: str) -> ToolchainSpec:
-    """Returns the toolchain of that name. Raises InputError, with the known names, if there is none."""
+    """Returns the toolchain called `name`. Raises InputError, with the known names, if there is none."""
     for spec in (*known_toolchains(), *known_releases()):
         if spec.name == name:
             return spec

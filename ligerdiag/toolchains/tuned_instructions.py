@@ -18,8 +18,8 @@ _PRODUCTS = frozenset({"__triton_gemm", "__triton_nested_gemm_fusion", "__cudnn$
 
 
 def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
-    """Returns the products and convolutions of the module, in the order in which its computations list them. Other fusions
-    are left out: for them, the autotuner chooses only the code that computes the fusion.
+    """Returns the products and convolutions of a module, in the order in which its computations list them. All other fusions
+    are left out: for these, the autotuner chooses only how the code of the fusion works.
     """
     running = [one for computation in list_running(module) for one in computation.instructions]
     found = [(one.name, classify_tuned(one.proto.custom_call_target, _find_fusion_kind(one))) for one in running]
@@ -27,8 +27,8 @@ def list_tuned(module: HloModule) -> tuple[TunedInstruction, ...]:
 
 
 def classify_tuned(target: str, fusion_kind: str) -> TunedKind:
-    """Returns the kind of an instruction. target: the target of a custom call; empty for a fusion. fusion_kind: the `kind`
-    in a fusion's backend config; empty if it has none.
+    """Returns the kind of an instruction for the autotuner: a product, a convolution, or any other fusion. target: the
+    target of a custom call; '' for a fusion. fusion_kind: the `kind` in a fusion's backend config; '' if it has none.
     """
     traits = find_traits(target) if target else CallTrait.NONE
     if traits & CallTrait.TUNED_CONVOLUTION:

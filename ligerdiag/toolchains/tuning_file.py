@@ -42,10 +42,10 @@ _SHOWN = 2
 
 
 def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> TuningFile:
-    """Reads the tuning file at `path`, keeps a copy of it below `cache_root`, and returns a record of both.
+    """Reads a tuning file, copies it to the cache for XLA, and returns a record of file and copy.
 
-    Raises InputError if the file cannot be read, is no protobuf of the autotuner, has no entry, has a version that XLA does
-    not read, or has no entry for one of the targets. Only NVIDIA's GPUs have entries.
+    Raises InputError if the file cannot be read, is no protobuf of the autotuner, has a version that XLA does not read, or
+    has no entry for one of the targets. Only NVIDIA's GPUs have entries.
     """
     try:
         data = read_untrusted(path, MAXIMUM_BYTES)
@@ -77,8 +77,8 @@ def load_tuning(path: Path, targets: Sequence[Target], cache_root: Path) -> Tuni
 
 
 def compute_device_key(target: Target) -> str:
-    """Returns XLA's description (one line of text) of the target's GPU, as an entry of `AutotuneResults` has it; empty for a
-    GPU that is not NVIDIA's.
+    """Returns the line of text by which XLA's autotuner names the target's GPU in `AutotuneResults`. Returns '' for a GPU
+    that is not NVIDIA's.
     """
     if target.platform is not Platform.CUDA:
         return ""
@@ -99,9 +99,10 @@ def compute_device_key(target: Target) -> str:
 
 
 def join_results(paths: Sequence[Path], output: Path) -> bytes:
-    """Returns the contents of one file with the entries of all files `paths`, each entry once. The contents are text if XLA
-    takes a file named like `output` for text; XLA must have written the files `paths` in the same form. Raises InputError if
-    one of the files cannot be read.
+    """Joins several tuning files. Returns the contents of one file with all their entries, each once.
+
+    output: name of the joined file. The contents are text if XLA reads a file of this name as text; the files at `paths`
+    must have the same form. Raises InputError if one of them cannot be read.
     """
     entries = dict[tuple[str, str, int], bytes]()
     is_text = is_text_name(output)
@@ -123,8 +124,8 @@ def join_results(paths: Sequence[Path], output: Path) -> bytes:
 
 
 def list_devices(content: bytes) -> dict[str, int]:
-    """Returns how many entries each GPU has in the contents that `join_results` returned. The keys are XLA's descriptions of
-    the GPUs, each one line of text.
+    """Returns the number of entries for each GPU in a joined tuning file. content: from `join_results`. The keys are XLA's
+    descriptions of the GPUs, each one line of text.
     """
     found, _ = _parse(Path(), content, may_be_empty=True) if content else (AutotuneResults(), False)
     return dict(Counter(entry.device for entry in found.results)) if isinstance(found, AutotuneResults) else {}
@@ -136,7 +137,7 @@ def strip_library_version(device: str) -> str:
 
 
 def is_text_name(path: Path) -> bool:
-    """Returns whether XLA takes a file of this name for protobuf text."""
+    """Returns whether XLA reads a file with this name as protobuf text."""
     return path.name.endswith(TEXT_SUFFIXES)
 
 

@@ -1,8 +1,9 @@
-"""Carries the command line and the environment variables of the process that asks, as far as a worker has others, to the
-worker, which shows them to the user's code.
+"""Sends a worker the command line and the environment variables of the process that asks, the one that the user
+started. The worker shows them to the user's code.
 
-A worker runs with variables of its own (see `toolchains.toolchain`), such as JAX_PLATFORMS=cpu, and with an `sys.argv` of
-its own. Libraries are to see those; a program that chooses by them is to choose as it does in the user's process.
+A worker runs with variables of its own (see `toolchains.toolchain`), such as JAX_PLATFORMS=cpu, and with an `sys.argv`
+of its own. Libraries must get the worker's. But a program that makes a choice by them must make the same choice as in
+the user's process.
 """
 
 import json
@@ -21,7 +22,7 @@ _MOST_LETTERS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenProcess:
-    """The command line and the variables of the process that asks."""
+    """The command line and the environment variables of the process that the user started. It asks the workers."""
 
     argv: tuple[str, ...] | None = None
     """Its `sys.argv`; None if it is too long to be passed on."""
@@ -30,7 +31,10 @@ class GivenProcess:
 
 
 def render_given(environment: Mapping[str, str]) -> str:
-    """Returns the record of this process as JSON. environment: the variables of the worker."""
+    """Returns the record of this process, which is about to start a worker, as JSON.
+
+    environment: the variables of the worker.
+    """
     own = {name: value for name, value in os.environ.items() if name != GIVEN_VARIABLE}
     names = [name for name in sorted({*own, *environment, GIVEN_VARIABLE}) if own.get(name) != environment.get(name)]
     variables = {name: own.get(name) for name in {*names, GIVEN_VARIABLE}}
@@ -43,7 +47,7 @@ def render_given(environment: Mapping[str, str]) -> str:
 
 
 def read_given() -> GivenProcess:
-    """Returns the record that this worker has got; an empty one if it has none."""
+    """Returns the record that this worker was started with. Returns an empty record if it has none."""
     try:
         return parse_record(GivenProcess, os.environ.get(GIVEN_VARIABLE, "").encode())
     except FieldError:

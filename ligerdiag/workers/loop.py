@@ -73,7 +73,7 @@ template's answerer.
 
 
 def can_fork() -> bool:
-    """Returns whether this process can be forked safely: it has one thread, and JAX has no backend."""
+    """Returns whether this process can be forked safely. It must have only one thread, and JAX no backend."""
     if not hasattr(os, "pidfd_open"):
         return False
     with suppress(OSError):
@@ -167,16 +167,18 @@ def _run_worker(jobs: int, log: int, work: Work) -> NoReturn:
 
 
 def is_per_worker(name: str) -> bool:
-    """Returns whether the environment variable of this name may have different values in the workers that are forked
-    from one template. That is allowed only for variables that no import reads, because the template has done the
-    imports already.
+    """Returns whether workers that are forked from one template may have different values of this environment variable.
+    They may if no import reads the variable, because the template has done the imports already.
+
+    name: the variable's name.
     """
     return name in _PER_WORKER or name.startswith(_PER_WORKER_PREFIXES)
 
 
 def render_settings(environment: Mapping[str, str], folder: Path, module: str = "") -> bytes:
-    """Returns a line of JSON with the settings in which a new worker differs from its template, the preloaded process
-    from which it is forked. The parent writes the line to the worker's socket before it asks the template to fork.
+    """Returns a line of JSON with the settings in which a new worker differs from its template. A template is the
+    process from which the worker is forked. The parent writes the line to the worker's socket before it asks the
+    template to fork.
 
     environment: the worker's environment variables; only those that may differ between workers are sent. folder: the
     worker's working directory. module: the module that the worker runs; empty if it is the module whose imports the
@@ -222,7 +224,7 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
     """Runs the process of a worker or of a template that answers jobs, until its parent closes the socket.
 
     Calls `prepare`, which does the slow imports, and reports that the process is ready. Then a template forks a worker
-    for each request, and a worker answers jobs. starts_nothing: true if no job starts a process.
+    for each request, and a worker answers jobs. starts_nothing: whether no job starts a process.
     """
     answers = list[Answerer]()
 
@@ -233,8 +235,8 @@ def serve(prepare: Callable[[], Answerer], *, starts_nothing: bool = False) -> N
 
 
 def serve_work(prepare: Callable[[], None], work: Work) -> None:
-    """Runs the process of a worker or of a template, until its parent closes the socket. Calls `prepare`, which does the
-    slow imports. Then a template forks a process that runs `work` for each request, and a worker runs `work` itself.
+    """Runs the process of a worker or of a template, until its parent closes the socket. First calls `prepare`, which
+    does the slow imports. Then a worker runs `work`; a template forks a process that runs `work` for each request.
     """
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

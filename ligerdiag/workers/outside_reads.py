@@ -1,17 +1,17 @@
-"""Records what the user's code reads from outside while it is imported and traced, so that an answer in the cache is not
-used after one of these things has changed: environment variables, files and folders, modules and installed distributions.
+"""Records what the user's code reads from outside while it is imported and traced: environment variables, files and
+folders, modules and installed distributions. When one of these has changed, an answer in the cache is not used again.
 
-Python reports each opened file, each listed folder and each started program to its audit hooks. For environment variables,
-methods of `os.environ` are replaced; for questions about files, functions of `os`; and a finder in front of all others sees
-each import. A read counts if the user's code makes it, itself or through an installed package such as numpy, and not if JAX,
-Triton or ligerdiag makes it on the way. A search for a module counts only if the user's code makes it, because libraries
-look for optional modules all the time.
+Python reports each opened file, each listed folder and each started program to its audit hooks. For environment
+variables, methods of `os.environ` are replaced; for questions about files, functions of `os`; and a finder in front of
+all others sees each import. A read counts if the user's code makes it, itself or through an installed package such as
+numpy, and not if JAX, Triton or ligerdiag makes it on the way. A search for a module counts only if the user's code
+makes it, because libraries look for optional modules all the time.
 
 What a started program or another process reads, a database or a connection cannot be looked up later: an answer that
 depends on it is not used again. Not seen: the files that a library opens in C, /proc, the time, and random numbers.
 
-Where a worker has another value of a variable than the process that asks, such as JAX_PLATFORMS, the user's own code reads
-the value of that process, and every library the worker's. It also reads that process's `sys.argv`.
+Where a worker has another value of a variable than the process that asks, such as JAX_PLATFORMS, the user's own code
+reads the value of that process, and every library the worker's. It also reads that process's `sys.argv`.
 """
 
 import json
@@ -67,7 +67,9 @@ _RECORDED_OTHERWISE = frozenset({"realpath", "walk", "fwalk", "_fwalk"})
 
 
 class OutsideReads:
-    """The things outside that were read since the last `forget`, each with its digest at the first read."""
+    """Records what the user's code reads from outside: files, folders, environment variables. Each thing has the digest
+    that it had at the first read. `forget` empties the record.
+    """
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
@@ -87,7 +89,7 @@ class OutsideReads:
         self._thread = threading.local()
 
     def install(self) -> None:
-        """Begins to record, for the rest of the process."""
+        """Starts to record reads, for the rest of the process."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -134,26 +136,30 @@ class OutsideReads:
                 supported.add(watched)
 
     def forget(self) -> None:
-        """Forgets the reads so far."""
+        """Empties the record of the reads so far."""
         self._digests, self._own, self._made, self._notes = {}, set(), set(), []
 
     def get_digests(self) -> dict[str, str]:
-        """Returns the dependencies by name, each with the digest that it had when it was first read."""
+        """Returns the digest of each dependency, by its name, from the moment when it was first read."""
         return dict(self._digests)
 
     def is_given(self, dependency: str) -> bool:
-        """Returns whether the dependency is the state of the process that asks, as it was when this worker started."""
+        """Returns whether the dependency is the command line, or an environment variable, of the process that started
+        this worker.
+        """
         kind, _, name = dependency.partition(":")
         return f"{kind}:" == DependencyKind.COMMAND_LINE.value or (
             f"{kind}:" == DependencyKind.VARIABLE.value and name in self._given.variables
         )
 
     def get_notes(self, after: int = 0) -> tuple[str, ...]:
-        """Returns one line for each thing because of which the answer is not kept, without the first `after` lines."""
+        """Returns one line for each reason why the answer is not kept in the cache. The first `after` lines are left
+        out.
+        """
         return tuple(self._notes[after:])
 
     def note_search(self, name: str, path: Sequence[str] | None) -> None:
-        """Records that a module is looked for in the entries of a path; None means `sys.path`."""
+        """Records a search for a module in the entries of a path. None means the entries of `sys.path`."""
         if not is_asked_by_user(find_caller()) or (path is None and name in sys.builtin_module_names):
             return
         tail = name.rpartition(".")[2]
@@ -162,7 +168,7 @@ class OutsideReads:
         self._digests.setdefault("\n".join((f"{DependencyKind.IMPORT.value}{tail}", *entries[:number])), place)
 
     def note_distribution(self, name: str | None, path: Sequence[str]) -> None:
-        """Records that an installed distribution is looked for, or all of them, if `name` is None."""
+        """Records a search for an installed distribution of this name. None means a search for all distributions."""
         if find_starter(find_caller()) is not None:
             dependency = "\n".join((f"{DependencyKind.DISTRIBUTION.value}{name or ''}", *_make_absolute(path)))
             self._digests.setdefault(dependency, compute_digest(dependency))
@@ -350,7 +356,9 @@ class OutsideReads:
         return name in self._given.variables and name not in self._own and is_own_code(find_caller())
 
     def read_given(self, name: str) -> str | None:
-        """Returns the value that an environment variable has in the process that asks; an answer then depends on it."""
+        """Returns the value of an environment variable in the process that started this worker. The answer then depends
+        on it.
+        """
         value = self._given.variables[name] if name in self._given.variables else os.environ.get(name)
         self._digests.setdefault(f"{DependencyKind.VARIABLE.value}{name}", digest_text(value))
         return value
@@ -381,10 +389,10 @@ class OutsideReads:
         return remove
 
     def give_arguments(self, argv: Sequence[str] | None) -> None:
-        """Sets `sys.argv` for the rest of the process; does nothing in a process that is no worker.
+        """Sets `sys.argv` for the rest of the process. Does nothing in a process that is not a worker.
 
-        argv: the arguments; None for those of the process that asks. An answer then depends on them if the user's code reads
-        them.
+        argv: the arguments; None for those of the process that started this worker. The answer then depends on them if
+        the user's code reads them.
         """
         if not self._is_worker:
             return
@@ -396,7 +404,10 @@ class OutsideReads:
         def get(_: ModuleType) -> list[str]:
             if is_read_by_user(find_caller()):
                 if self._given.argv is None:
-                    raise RuntimeError("`sys.argv` is too long to be passed on to the process that compiles")
+                    raise RuntimeError(
+                        "`sys.argv` is too long for ligerdiag to pass it to the process that compiles: shorten the "
+                        "command line"
+                    )
                 text = json.dumps(list(self._given.argv))
                 self._digests.setdefault(DependencyKind.COMMAND_LINE.value, digest_text(text))
             return values
@@ -443,7 +454,9 @@ class _ImportWatch(MetaPathFinder):
         self._reads.note_search(fullname, path)
 
     def find_distributions(self, context: Any) -> tuple[()]:
-        """Answers `importlib.metadata`, which asks each finder that has this method."""
+        """Gets the searches of `importlib.metadata`, which calls this method of each import finder. Finds nothing
+        itself.
+        """
         self._reads.note_distribution(context.name, context.path)
         return ()
 

@@ -50,7 +50,7 @@ type _Member[A] = tuple[Job[A], Future[A], Callable[[], None]]
 
 
 class Pool:
-    """Runs jobs in worker processes that all run the same module with the same toolchain; a context manager."""
+    """Runs jobs in worker processes that all run the same module with the same toolchain. A pool is a context manager."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Pool:
 
     @cached_property
     def cache(self) -> Cache:
-        """Returns the cache in which the answers are kept: the cache that the caller gave, or else the default cache,
-        which is opened on first use.
+        """Returns the cache that stores the answers. It is the cache that the caller gave, or the default cache, which
+        is opened on first use.
         """
         return self._cache or Cache()
 
@@ -118,16 +118,18 @@ class Pool:
         self.close()
 
     def submit[A](self, job: Job[A], on_start: Callable[[], None] | None = None) -> Future[A]:
-        """Submits a job and returns a future for its result: the worker's answer, or the LigerdiagError with which the job
-        failed. When the job begins, a thread of the pool calls `on_start`.
+        """Submits a job and returns a future. Its result is the worker's answer, or the LigerdiagError with which the
+        job failed.
+
+        on_start: called by a thread of the pool when the job begins.
         """
         return self._executor.submit(self._run, job, on_start)
 
     def run_all[A](
         self, jobs: Sequence[Job[A]], groups: Sequence[Sequence[int]] | None = None
     ) -> Iterator[tuple[int, Future[A] | None]]:
-        """Runs the jobs. Yields the pair (position in `jobs`, None) when a job begins, and the pair (position in `jobs`,
-        finished future) when the job ends.
+        """Runs the jobs. Yields (position in `jobs`, None) when a job begins, and (position in `jobs`, finished future)
+        when it ends.
 
         groups: the positions of all jobs, divided into groups. The jobs of a group run one after another, so jobs of
         the same source share a worker. By default all jobs may run side by side.
@@ -275,7 +277,8 @@ class Pool:
                 last = f": {tail.strip().splitlines()[-1].strip()[:_MOST_LETTERS]}" if tail.strip() else ""
                 doctor = f"`ligerdiag toolchains doctor {'default' if self.toolchain.is_own else self.toolchain.name}`"
                 raise WorkerImportError(
-                    f"no worker starts with toolchain `{self.toolchain.name}`: `{self.toolchain.python}` {end} during the"
+                    f"no worker starts with toolchain `{self.toolchain.name}`: `{self.toolchain.python}` {end} during "
+                    "the"
                     f" worker's own imports{last}; {doctor} says more"
                 ) from end
             raise CompileError(f"the worker for {name} {end}", tail) from end
@@ -312,8 +315,8 @@ def _read_tail(log: Path) -> str:
 
 
 def render_tail(text: str) -> str:
-    """Returns the last lines of a log. If XLA ended with a fatal message, the stack trace after it is left out, so that
-    the message is among the returned lines.
+    """Returns the last lines of a log. If XLA ended with a fatal message, the message is among them: the stack trace
+    after it is left out.
     """
     lines = text.splitlines()
     if any(_FATAL.match(line) for line in lines):

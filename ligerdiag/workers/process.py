@@ -39,19 +39,20 @@ FORK_DESCRIPTORS = 3
 
 
 def render_ready(pid: int, *, forks: bool) -> bytes:
-    """Returns the line by which a new process reports that it is ready. pid: the process's id. forks: true for a template
-    (a process from which workers are forked), false for a worker.
+    """Returns the line by which a new process reports that it is ready.
+
+    pid: the process's id. forks: whether it is a template, a process from which workers are forked.
     """
     return (json.dumps({"ready": pid, "forks": forks}) + "\n").encode()
 
 
 class WorkerTimeout(Exception):
-    """A worker did not answer in time; the message says how many seconds it was given."""
+    """A worker did not answer in time. The message says how many seconds it was given."""
 
 
 class WorkerDied(Exception):
-    """A worker ended instead of answering, could not be started, or sent something that is no answer. The message says which
-    of these happened, such as `was aborted by signal 6 (SIGABRT)`.
+    """A worker ended instead of answering, could not be started, or sent a line that is not an answer. The message says
+    which of these happened, such as `was aborted by signal 6 (SIGABRT)`.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -63,32 +64,36 @@ class WorkerDied(Exception):
 
     @property
     def exit_code(self) -> int | None:
-        """Returns the exit code of a worker that ended by itself; None if a signal ended it, or if `status` is None."""
+        """Returns the exit code of a worker that ended by itself. Returns None if a signal ended it, or if it never
+        started.
+        """
         return self.status if self.status is not None and self.status >= 0 else None
 
 
 class Process(Protocol):
-    """The part of the interface of `subprocess.Popen` that a worker's process needs; a forked worker has it too."""
+    """The methods of `subprocess.Popen` that a worker's process has, even if it was forked."""
 
     @property
     def pid(self) -> int:
-        """Process id of the worker, which leads its process group; 0 until the worker has reported it."""
+        """Returns the process id of the worker, which leads its process group. Returns 0 until the worker has reported
+        it.
+        """
         ...
 
     def poll(self) -> int | None:
-        """Returns the exit status of the process, as `Popen.returncode`; None while it runs."""
+        """Returns the exit status of the process, as `Popen.returncode`. Returns None while it runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits until the process ends and returns its exit status, as `Popen.returncode`. Raises
-        `subprocess.TimeoutExpired`.
+        `subprocess.TimeoutExpired` if it still runs after `timeout` seconds.
         """
         ...
 
 
 class WorkerProcess:
-    """A worker process that has been started, with the parent's end of its socket. Only one thread at a time may use
-    it, except for `kill`, which any thread may call.
+    """A running worker process, with the parent's end of its socket. Only one thread at a time may use it; any thread
+    may call `kill`.
     """
 
     def __init__(self, process: Process, channel: socket.socket) -> None:
@@ -98,32 +103,33 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Returns whether the worker can take a request. It can if its process runs and has sent nothing since its last
+        """Returns whether the worker can take a request. Its process must run and must have sent nothing since its last
         answer.
         """
         silent = not self._buffer and not wait([self.channel], 0)
         return silent and self._process.poll() is None
 
     def wait_until_ready(self) -> tuple[int, bool]:
-        """Waits until the process has done its imports; returns (process id, whether it is a template, which forks
-        workers). Raises WorkerDied or WorkerTimeout.
+        """Waits until the process has done its imports. Returns (process id, whether it is a template, which forks
+        workers). Raises WorkerDied or WorkerTimeout if the process does not become ready.
         """
         line = self._read_line(START_SECONDS)
         try:
             fields = parse_object(line)
             return read_int(fields, "ready"), read_bool(fields, "forks")
         except FieldError as error:
-            raise WorkerDied(f"began with `{line:.60}` instead of a message that it is ready") from error
+            raise WorkerDied(f"sent `{line:.60}` first, instead of the message that it is ready") from error
 
     def hand_over(self) -> tuple[Process, socket.socket, bytes]:
-        """Returns the process, the parent's end of its socket, and the bytes that have already arrived there, for a caller
-        that exchanges other messages with the process; this object must not be used afterwards.
+        """Gives the process and the socket away, for a caller that exchanges other messages with the process. Returns
+        the process, the parent's end of the socket, and the bytes that have arrived there. This object must not be used
+        afterwards.
         """
         return self._process, self.channel, self._buffer
 
     def ask(self, line: str, timeout: float) -> str:
-        """Sends the line to the worker and returns the line that it answers within `timeout` seconds. Raises WorkerDied
-        or WorkerTimeout.
+        """Sends the line to the worker and returns the line that it answers. Raises WorkerTimeout if there is no answer
+        within `timeout` seconds, and WorkerDied if the worker ends.
         """
         self.channel.settimeout(timeout)
         try:

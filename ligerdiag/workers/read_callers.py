@@ -1,4 +1,4 @@
-"""Whose code asks: the user's, a library's, or JAX's and Triton's, from the frames of the interpreter's stack."""
+"""Finds out from the interpreter's stack whose code makes a read: the user's, a library's, or that of JAX and Triton."""
 
 import inspect
 import os
@@ -23,7 +23,7 @@ _thread = threading.local()
 
 
 def find_caller() -> FrameType | None:
-    """Returns the innermost frame outside of the files that record reads."""
+    """Returns the innermost frame of the stack that is outside of the files that record reads."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") in _RECORDERS:
         frame = frame.f_back
@@ -31,9 +31,11 @@ def find_caller() -> FrameType | None:
 
 
 def is_read_by_user(frame: FrameType | None) -> bool:
-    """Returns whether the innermost frame that is neither of Python's library nor of an installed package is the user's
-    code, with no package of `_TOOLS` before it. Also if a thread runs nothing but a library's function, as for
-    `executor.map(numpy.load, files)`: the stack does not say who started it.
+    """Returns whether the user's code makes a read, itself or through an installed package. A read does not count if a
+    package of `_TOOLS`, such as JAX, makes it on the way.
+
+    A thread may run nothing but a library's function, as for `executor.map(numpy.load, files)`. Its reads count,
+    because the stack does not say who started it.
     """
     last = None
     for last in _walk_to_tools(frame):
@@ -43,7 +45,7 @@ def is_read_by_user(frame: FrameType | None) -> bool:
 
 
 def is_own_code(frame: FrameType | None) -> bool:
-    """Returns whether the innermost frame that is not of Python's library is the user's code."""
+    """Returns whether the user's code makes a read, itself or through Python's library."""
     while frame is not None:
         file = frame.f_code.co_filename
         if _is_of_user(file):
@@ -59,8 +61,8 @@ def is_own_code(frame: FrameType | None) -> bool:
 
 
 def is_asked_by_user(frame: FrameType | None) -> bool:
-    """Returns whether the user's code, or the loader of the user's source, imports or looks for a module, itself or through
-    Python's library: not if an installed package does.
+    """Returns whether the user's code, or the loader of the user's source, looks for a module, itself or through
+    Python's library. A search by an installed package does not count.
     """
     while frame is not None and _is_of_python(frame.f_code.co_filename):
         frame = frame.f_back
@@ -72,8 +74,8 @@ def is_asked_by_user(frame: FrameType | None) -> bool:
 
 
 def find_starter(frame: FrameType | None) -> FrameType | None:
-    """Returns the frame of the user's code that does something, itself or by calling a library; None if `_TOOLS` do it, or
-    a library does it while it is imported.
+    """Returns the frame of the user's code that makes a read, itself or by calling a library. Returns None if a package
+    of `_TOOLS` makes it, or a library makes it while it is imported.
     """
     is_library, one = False, None
     for one in _walk_to_tools(frame):
@@ -89,13 +91,13 @@ def find_starter(frame: FrameType | None) -> FrameType | None:
 
 
 def is_of_spawn(frame: FrameType | None) -> bool:
-    """Returns whether multiprocessing starts a process with an interpreter of its own."""
+    """Returns whether the frame belongs to multiprocessing while it starts a process."""
     return frame is not None and str(frame.f_globals.get("__name__")).startswith("multiprocessing.popen_")
 
 
 def list_python_callers(frame: FrameType | None) -> tuple[frozenset[str], bool]:
-    """Returns the names of the functions of Python's library through which another code asks, and whether
-    `importlib.metadata` is among their modules.
+    """Returns the names of the functions of Python's library at the inner end of the stack. Also returns whether one of
+    them belongs to `importlib.metadata`.
     """
     names: set[str] = set()
     is_metadata = False

@@ -70,7 +70,7 @@ class _Slot:
     control: socket.socket | None = None
 
     def has_workers(self) -> bool:
-        """Whether the template must be kept because it has workers or is being started."""
+        """Returns whether the template has workers or is being started, and so must be kept."""
         if self.lock.locked():
             return True
         try:
@@ -88,8 +88,8 @@ class _TemplateServer:
         """The templates by the name of their kind, least recently used first."""
 
     def answer(self, connection: socket.socket) -> None:
-        """Passes the descriptors of one request to a template of the requested kind. Afterwards, even if that fails,
-        closes the server's own copies of the descriptors.
+        """Passes the descriptors of one request to a template of the requested kind. The server's own copies of the
+        descriptors are closed afterwards, even if that fails.
         """
         descriptors: list[int] = []
         with connection:
@@ -139,7 +139,7 @@ class _TemplateServer:
             worker.close()
 
     def close(self) -> None:
-        """Ends the templates and waits for them, so that the operating system counts their CPU time and memory as the
+        """Ends the templates and waits for them. The operating system then counts their CPU time and memory as the
         server's.
         """
         with self._lock:
@@ -163,8 +163,9 @@ class _TemplateServer:
 
 
 def serve(path: Path, maximum: int = MAXIMUM) -> None:
-    """Forks workers from templates for every request on the Unix socket `path`, until standard input closes. maximum:
-    the most templates to keep.
+    """Forks a worker from a template for every request on the Unix socket `path`, until standard input closes.
+
+    maximum: the most templates to keep.
     """
     keeper = _TemplateServer(path.with_suffix(".log"), maximum)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -186,7 +187,7 @@ def _accept(listener: socket.socket, keeper: _TemplateServer) -> None:
 
 @contextmanager
 def keep_templates() -> Generator[None]:
-    """Runs a template server inside the context; its templates fork all workers that start meanwhile. Does nothing if a
+    """Runs a template server inside the context. Its templates fork all workers that start meanwhile. Does nothing if a
     template server runs already.
     """
     if os.environ.get(VARIABLE):

@@ -36,8 +36,8 @@ VARIABLE = "LIGERDIAG_TEMPLATES"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateKind:
-    """The interpreter, module and environment of a template, a process that has done the slow imports and forks
-    workers.
+    """The interpreter, module and environment of a template. A template is a process that has done the slow imports and
+    forks workers.
     """
 
     python: str
@@ -47,17 +47,19 @@ class TemplateKind:
 
     @property
     def common(self) -> dict[str, str]:
-        """Returns the environment without the variables that may differ between the workers of a template."""
+        """Returns the environment without the variables that may differ between the workers of one template."""
         return {name: value for name, value in self.environment.items() if not is_per_worker(name)}
 
     @property
     def name(self) -> str:
-        """Returns a text that identifies the kind: equal kinds have equal names."""
+        """Returns a text that identifies the kind. Equal kinds have equal texts."""
         return json.dumps(asdict(replace(self, environment=self.common)), sort_keys=True)
 
 
 def connect(kind: TemplateKind) -> socket.socket | None:
-    """Returns a connection to the template server; None if there is no server, or if such a worker must not be forked."""
+    """Returns a connection to the template server. Returns None if there is no server, or if workers of this kind must
+    not be forked.
+    """
     path = os.environ.get(VARIABLE, "")
     if not path or FRESH_VARIABLE in kind.environment:
         return None
@@ -74,8 +76,8 @@ def connect(kind: TemplateKind) -> socket.socket | None:
 
 
 def send_request(control: socket.socket, descriptors: list[int], kind: TemplateKind | None = None) -> None:
-    """Asks the process at the other end of `control` to fork a worker. The process is a template, which then forks. If
-    `kind` is given, the process is a template server, which passes the request to its template of that kind.
+    """Asks the process at the other end of `control` to fork a worker. Without `kind`, this process is a template,
+    which forks. With `kind`, it is a template server, which passes the request to its template of that kind.
 
     descriptors: the new worker's socket, the pipe for its exit code, and its first log.
     """
@@ -86,8 +88,8 @@ def send_request(control: socket.socket, descriptors: list[int], kind: TemplateK
 
 
 def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts a process that does the imports of `kind.module`. The process then is a worker, or a template from which
-    workers are forked. Returns the process and the parent's end of its socket.
+    """Starts a process that does the imports of `kind.module`. It becomes a worker, or a template from which workers
+    are forked. Returns the process and the parent's end of its socket.
 
     log: the file that receives the output of the process during its imports.
     """
@@ -106,10 +108,11 @@ def start_process(kind: TemplateKind, log: Path) -> tuple[subprocess.Popen[bytes
 
 
 def fork_from_server(kind: TemplateKind, module: str, log: Path) -> WorkerProcess | None:
-    """Returns a new worker that is ready, which the template server has forked; None if there is no server, or if it
-    cannot fork a worker of this kind.
+    """Has the template server fork a worker, and returns the worker when it is ready. Returns None if there is no
+    server, or if the server cannot fork a worker of this kind.
 
-    module: the module that the worker runs. log: the file that receives the output of the worker, in the worker's folder.
+    module: the module that the worker runs. log: the file that receives the output of the worker, in the worker's
+    folder.
     """
     shared = connect(kind)
     if shared is not None:
@@ -122,7 +125,7 @@ _GONE = -signal.SIGKILL
 
 
 class Templates:
-    """The templates of a run, one for each kind; a context manager. Several threads may use it."""
+    """The templates of a run, one for each kind. Several threads may use this context manager."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -137,7 +140,8 @@ class Templates:
     def start_worker(
         self, kind: TemplateKind, module: str, log: Path, start_log: Path, is_wanted: Callable[[], bool] = lambda: True
     ) -> WorkerProcess:
-        """Returns a new worker that is ready: forked from the template for `kind`, which is started if necessary.
+        """Forks a worker from the template for `kind`, and returns it when it is ready. Starts the template first if
+        necessary.
 
         module: the module that the worker runs; it need not be `kind.module`, whose imports the template has done. log:
         the file that receives the output of the worker before its first job. start_log: the file that receives the
@@ -257,7 +261,7 @@ def _fork(
 
 
 class ForkedProcess:
-    """A worker that a template has forked; the template reports its exit code through a pipe."""
+    """A worker that a template has forked. The template reports the worker's exit code through a pipe."""
 
     def __init__(self, status: int) -> None:
         """status: descriptor of the pipe through which the exit code arrives; this object closes it."""

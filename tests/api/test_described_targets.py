@@ -45,5 +45,5 @@ def test_a_gpu_of_another_platform_is_an_error_of_its_cases_alone(check: Check) 
 def test_without_a_gpu_auto_is_an_input_error(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_gpu, "has_nvidia_device", lambda: False)
     this_gpu.describe_this_gpu.cache_clear()
-    with pytest.raises(InputError, match="which has none: name a target"):
+    with pytest.raises(InputError, match="but this machine has none: name a target"):
         check(CASE, targets=("auto",))

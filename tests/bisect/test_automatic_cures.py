@@ -138,6 +138,6 @@ def test_mitigations_that_need_another_program_are_named(runner: TrialRunner, h1
 
 def test_a_write_that_is_not_in_the_program_is_an_input_error(runner: TrialRunner, h100: Target, load: Load) -> None:
     case = load(OWN_READERS)
-    for text, message in (("9999.0", "is not in the program that XLA gets"), ("x", "expected a write such as `40.0`")):
+    for text, message in (("9999.0", "is not in the program that XLA gets"), ("x", "expected a write as")):
         outcome = runner.try_one(Trial(case=case, target=h100, variation=Variation(declared=(text,))))
         assert message in outcome.error

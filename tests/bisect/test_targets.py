@@ -78,5 +78,5 @@ def test_an_unknown_target_and_a_single_one_are_input_errors(runner: TrialRunner
     with pytest.raises(InputError, match="but got `h900`"):
         bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=("h100", "h900")))
     same = (str(h100.path), "h100")
-    with pytest.raises(InputError, match="expected at least two targets but got `h100` alone"):
+    with pytest.raises(InputError, match="expected at least two targets but got only `h100`"):
         bisect_targets(runner, case, h100, make_options(Axis.TARGETS, targets=same))

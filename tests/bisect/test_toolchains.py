@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.artifacts.cache import Cache
-from ligerdiag.bisect.toolchains import bisect_toolchains
+from ligerdiag.bisect.toolchains import bisect_toolchains, list_usual
 from ligerdiag.bisect.trials import TrialRunner
 from ligerdiag.errors import InputError
 from ligerdiag.model.findings import Verdict
@@ -40,6 +40,16 @@ def test_with_only_the_default_toolchain_there_is_nothing_to_compare(
     only_one = make_options(Axis.TOOLCHAINS, toolchains=("default", "default"))
     with pytest.raises(InputError, match="expected at least two toolchains but got `default`"):
         bisect_toolchains(runner, load(TWO_READERS), h100, only_one)
+
+
+@pytest.mark.parametrize(
+    ("installed", "before", "after"),
+    [("0.11.0", "0.10", "0.11"), ("0.11.2", "0.11", "0.12"), ("0.12.dev1", "0.11", "0.12"), ("0.13.0", "0.12", "")],
+)
+def test_the_installed_versions_are_tried_in_their_place(installed: str, before: str, after: str, h100: Target) -> None:
+    names = list_usual(h100, installed)
+    place = names.index("default")
+    assert (names[place - 1], "".join(names[place + 1 : place + 2])) == (before, after)
 
 
 def test_an_unknown_toolchain_is_named(runner: TrialRunner, load: Load, h100: Target) -> None:

@@ -129,7 +129,7 @@ def test_typed_keys_keep_their_values(generator: str) -> None:
 
 
 def test_keys_of_an_unknown_generator_are_refused_with_a_remedy() -> None:
-    with pytest.raises(InputError, match=r"does not come with JAX: give `jax\.random\.key_data"):
+    with pytest.raises(InputError, match=r"does not come with JAX: pass `jax\.random\.key_data"):
         draw_array(0, Arg(shape=(), dtype="key<mine>"))
 
 

@@ -120,7 +120,7 @@ def test_a_field_without_which_it_would_be_another_gpu_is_not_dropped(tmp_path: 
     command = (sys.executable, "-c", FITS, str(tmp_path / "mine.txtpb"))
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"JAX_PLATFORMS": "cpu"})
     assert (
-        "it does not know the field `gpu_device_info.new`, and without this field it would compile for another GPU"
+        "this XLA does not know the field `gpu_device_info.new`, and without the field it would compile for another GPU"
         in done.stdout
     )
 

@@ -365,7 +365,7 @@ def test_an_index_that_names_another_file_is_not_followed(send: Send, tmp_path: 
 def test_another_python_is_reported_before_anything_is_unpickled(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
     _, source = send(max, Arg(shape=()))
     monkeypatch.setattr(loader, "sys", type("Sys", (), {"version_info": (3, 99), "path": sys.path}))
-    with pytest.raises(InputError, match=r"was made by Python 3.* and the toolchain has Python 3.99"):
+    with pytest.raises(InputError, match=r"was pickled by Python 3.*, but the toolchain has Python 3.99"):
         load_live_case(source)
 
 

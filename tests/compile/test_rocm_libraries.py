@@ -88,7 +88,7 @@ def test_a_loaded_library_is_the_one_that_others_get_by_its_name(tmp_path: Path)
 
 
 def test_a_library_that_is_gone_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"libamd_smi\.so\.26.*remove the folder `.*`, so that it is made again"):
+    with pytest.raises(CompileError, match=r"libamd_smi\.so\.26.*remove the folder `.*`, and ligerdiag makes it again"):
         preload_libraries(tmp_path)
 
 

@@ -170,7 +170,7 @@ def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
         path.write_text(f"gpu_device_info {{ cuda_compute_capability {{ major: 8 minor: {minor} }} }}")
     names = [str(tmp_path / "a" / "mine.pbtxt"), str(tmp_path / "b" / "mine.txt")]
     assert [target.name for target in load_targets([names[0], names[0], "h100"])] == ["mine", "h100"]
-    with pytest.raises(InputError, match="expected targets with different names"):
+    with pytest.raises(InputError, match="two different targets have the same name"):
         load_targets(names)
 
 
@@ -191,7 +191,7 @@ def test_an_intel_gpu_is_refused_with_the_reason(tmp_path: Path) -> None:
 def test_without_a_gpu_there_is_no_target_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_gpu, "has_nvidia_device", lambda: False)
     this_gpu.describe_this_gpu.cache_clear()
-    with pytest.raises(InputError, match="target `auto` is the GPU of this machine, which has none: name a target"):
+    with pytest.raises(InputError, match="is the GPU of this machine, but this machine has none: name a target"):
         load_target(AUTO)
 
 

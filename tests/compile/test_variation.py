@@ -62,7 +62,7 @@ def test_an_unknown_reader_is_an_error_that_lists_the_readers(case: CaseSpec, po
     error = compile_it(case, Variation(ties=("5.0:99.0",)), pool, h100).error
     assert isinstance(error, InputError)
     assert str(error) == (
-        "no reader `5.0:99.0` in the program of case `read_beside`; the readers that can be tied to a kernel: "
+        "case `read_beside` has no reader `5.0:99.0`; the readers that can be tied to a kernel: "
         "`5.0:6.0`, `5.0:6.1`, `5.0:7.3`"
     )
 

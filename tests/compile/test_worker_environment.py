@@ -13,7 +13,7 @@ import pytest
 from ligerdiag import cache_root
 from ligerdiag.errors import CASE_PATH
 from ligerdiag.toolchains import toolchain as toolchain_module
-from ligerdiag.toolchains.toolchain import Toolchain, worker_environment
+from ligerdiag.toolchains.toolchain import Toolchain, current_toolchain, worker_environment
 
 CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 
@@ -122,3 +122,13 @@ def test_the_user_s_own_bytecode_folder_is_kept(tmp_path: Path, monkeypatch: pyt
     environment = worker_environment(make_toolchain("/other/python"), tmp_path)
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
     assert environment["PYTHONPYCACHEPREFIX"] == "/mine"
+
+
+def test_a_version_installed_meanwhile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    os.utime(tmp_path, (1, 1))
+    before = current_toolchain()
+    assert current_toolchain() == before
+    (tmp_path / "triton-99.0.dist-info").mkdir()
+    (tmp_path / "triton-99.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 99.0\n")
+    assert current_toolchain().versions == {**before.versions, "triton": "99.0"}

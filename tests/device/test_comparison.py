@@ -196,10 +196,10 @@ def test_a_program_that_replay_does_not_compute_is_not_compared(bench: Bench) ->
 
 
 def test_unreadable_results_fail_only_their_case(bench: Bench) -> None:
-    with pytest.raises(LigerdiagError, match="the device's results for input draw 1 cannot be read"):
+    with pytest.raises(LigerdiagError, match="the device's results for set 1 of the random arguments cannot be read"):
         bench.compare("readers", run(bench)[:1], draws=2)
     cut = [{**result, "missed": result["missed"][:1]} for result in run(bench)]
-    with pytest.raises(LigerdiagError, match="the device's results for input draw 0 cannot be read"):
+    with pytest.raises(LigerdiagError, match="the device's results for set 0 of the random arguments cannot be read"):
         bench.compare("readers", cut)
     assert get_attributions(bench.compare("readers", run(bench)[:1])) == OUTPUTS
 

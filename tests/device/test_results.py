@@ -74,13 +74,13 @@ def test_each_draw_has_its_own_file(tmp_path: Path) -> None:
 )
 def test_results_of_another_shape_or_dtype_are_refused(like: dict[str, Any], tmp_path: Path) -> None:
     write_results(tmp_path, 2, {"y": draw((2, 3), np.float32)})
-    with pytest.raises(ArtifactError, match="the device's results for input draw 2 cannot be read"):
+    with pytest.raises(ArtifactError, match="the device's results for set 2 of the random arguments cannot be read"):
         load_results(tmp_path, 2, like)
 
 
 def test_a_draw_that_was_not_written_is_refused(tmp_path: Path) -> None:
     write_results(tmp_path, 0, {"y": np.zeros(3)})
-    with pytest.raises(ArtifactError, match="the device's results for input draw 1 cannot be read"):
+    with pytest.raises(ArtifactError, match="the device's results for set 1 of the random arguments cannot be read"):
         load_results(tmp_path, 1, {"y": np.zeros(3)})
 
 
@@ -91,7 +91,7 @@ def test_a_truncated_file_is_refused(left: float, tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
     path.write_bytes(content[: int(left * len(content))])
-    with pytest.raises(ArtifactError, match="the device's results for input draw 0 cannot be read"):
+    with pytest.raises(ArtifactError, match="the device's results for set 0 of the random arguments cannot be read"):
         load_results(tmp_path, 0, {"y": array})
 
 
@@ -102,5 +102,5 @@ def test_a_bit_that_was_flipped_on_the_way_is_noticed(tmp_path: Path) -> None:
     content = path.read_bytes()
     assert content.count(array.tobytes()) == 1
     path.write_bytes(content.replace(array.tobytes(), b"\x01" + array.tobytes()[1:]))
-    with pytest.raises(ArtifactError, match="the device's results for input draw 0 cannot be read"):
+    with pytest.raises(ArtifactError, match="the device's results for set 0 of the random arguments cannot be read"):
         load_results(tmp_path, 0, {"y": array})

@@ -83,6 +83,8 @@ def test_the_first_bytes_decide_the_form(data: bytes, form: Form) -> None:
         (b"ML\xefR\x01", "MLIR bytecode"),
         (b"\xfd7zXZ\x00...", "xz file"),
         (b"PK\x03\x04", "zip file"),
+        (b"PAR1\x15\x00", "Parquet table"),
+        (b"dump/".ljust(257, b"\0") + b"ustar\x0000", "tar archive: unpack it"),
         (b"int main() {\n  return 0;\n}\n" * 9, "text in which no line begins with `HloModule` or `ENTRY`"),
     ],
 )

@@ -51,6 +51,26 @@ def test_hosts_numbers_and_timestamps_distinguish_modules(tmp_path: Path) -> Non
     ]
 
 
+def test_runs_on_two_gpus_in_one_folder_are_two_modules(tmp_path: Path) -> None:
+    before = "module_0001.jit_f.before_optimizations.hlo.pb"
+    after = [f"module_0001.jit_f.{target}_gpu_after_optimizations" for target in ("sm_8.0", "sm_9.0a")]
+    touch(
+        tmp_path, before, *(f"{name}.hlo.pb" for name in after), f"{after[0]}.txt", f"{after[1]}-buffer-assignment.txt"
+    )
+    expected = [
+        ("module_0001.jit_f", "sm_8.0", [f"{after[0]}.hlo.pb", f"{after[0]}.txt"], 0),
+        ("module_0001.jit_f", "sm_9.0a", [f"{after[1]}.hlo.pb"], 1),
+    ]
+    for path in (tmp_path, tmp_path / before):
+        modules = select_modules([path]).modules
+        assert [
+            (one.id, one.target, [file.name for file in one.optimized], len(one.buffers)) for one in modules
+        ] == expected
+        assert all(one.program == (tmp_path / before,) for one in modules)
+    (module,) = find_modules(tmp_path / f"{after[1]}.hlo.pb").modules
+    assert (module.target, len(module.program), len(module.buffers)) == ("sm_9.0a", 1, 1)
+
+
 def test_a_name_omitted_for_its_length_is_found_in_the_other_files(tmp_path: Path) -> None:
     touch(tmp_path, "module_0001.jit_long.before_optimizations.txt", "module_0001.sm_9.0_gpu_after_optimizations.txt")
     module = only(tmp_path)

@@ -251,7 +251,7 @@ def test_the_first_run_counts_and_a_run_of_an_unknown_module_does_not(pick: Pick
         ("count", "but the program takes"),
         ("short", r"expected \d+ elements in a constant but got"),
         ("layout", "argument 0 has a layout that does not fit its shape"),
-        ("bytes", "no format that XLA writes"),
+        ("bytes", "do not have a format that XLA writes"),
         ("gzip", "unpacks to more|is a gzip file|more than"),
     ],
 )
@@ -311,8 +311,8 @@ step(np.arange(22, dtype=np.float32).reshape(11, 2), (np.arange(22) % 3 == 0).re
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--xla_dump_hlo_snapshots", "no format that XLA writes"),
-        ("--xla_dump_hlo_unoptimized_snapshots", "no format that XLA writes"),
+        ("--xla_dump_hlo_snapshots", "do not have a format that XLA writes"),
+        ("--xla_dump_hlo_unoptimized_snapshots", "do not have a format that XLA writes"),
         ("--xla_dump_hlo_unoptimized_snapshots --xla_dump_hlo_as_proto", "is cut off"),
     ],
 )

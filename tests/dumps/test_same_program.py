@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.dumps.find import ModuleFiles
-from ligerdiag.dumps.load import load_module
+from ligerdiag.dumps.load import load_module, may_hold_kernels
 from ligerdiag.errors import ArtifactError
 from ligerdiag.hlo.xla_pb2 import HloProto, ShapeProto
 from tests.hlo.building import Builder, array, tuple_of
@@ -31,8 +31,16 @@ def build(*parameters: ShapeProto, outputs: tuple[ShapeProto, ...] = (array(8, 4
     return builder.proto
 
 
-def load(folder: Path, program: HloProto) -> tuple[int, tuple[str, ...]]:
-    optimized = build()
+def place(proto: HloProto, *lines: int) -> HloProto:
+    """Gives each custom call a line of `step.py`."""
+    calls = [one for one in proto.hlo_module.computations[0].instructions if one.opcode == "custom-call"]
+    for one, line in zip(calls, lines, strict=False):
+        one.metadata.source_file, one.metadata.source_line = "/home/me/step.py", line
+    return proto
+
+
+def load(folder: Path, program: HloProto, optimized: HloProto | None = None) -> tuple[int, tuple[str, ...]]:
+    optimized = optimized or build()
     before, after = folder / "module_0007.jit_step.before.pb", folder / "module_0007.jit_step.after.pb"
     before.write_bytes(program.SerializeToString())
     after.write_bytes(optimized.SerializeToString())
@@ -92,3 +100,51 @@ def test_a_module_of_another_program_is_not_used(what: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("what", SAME)
 def test_a_module_of_the_same_program_is_used(what: str, tmp_path: Path) -> None:
     assert load(tmp_path, SAME[what]) == (1, ())
+
+
+def test_a_module_without_a_line_that_the_optimized_one_has_is_not_used(tmp_path: Path) -> None:
+    number, notes = load(tmp_path, place(build(), 8, 7), place(build(), 8, 9))
+    said = "none of its operations is from `step.py:9`, where the optimized module has one"
+    assert number == 0
+    assert notes == (f"`module_0007.jit_step.before.pb` belongs to another program, so it is not used: {said}",)
+
+
+@pytest.mark.parametrize("lines", [(8, 9), (9, 8), ()], ids=["all lines", "another order", "no lines"])
+def test_a_module_with_all_lines_of_the_optimized_one_is_used(lines: tuple[int, ...], tmp_path: Path) -> None:
+    assert load(tmp_path, place(build(), *lines), place(build(), 8, 8)) == (1, ())
+
+
+AFTER = "module_0007.jit_step.sm_9.0a_gpu_after_optimizations"
+
+
+def write_forms(folder: Path, text: str) -> tuple[Path, Path]:
+    """Writes an optimized module as a protobuf, and this text beside it."""
+    proto, other = folder / f"{AFTER}.hlo.pb", folder / f"{AFTER}.txt"
+    proto.write_bytes(build().SerializeToString())
+    other.write_text(f"HloModule jit_step, is_scheduled=true\n\nENTRY %entry {{\n{text}}}\n")
+    return proto, other
+
+
+def test_forms_of_two_runs_are_not_one_module(tmp_path: Path) -> None:
+    proto, text = write_forms(tmp_path, "  ROOT %other.1 = f32[8,4]{1,0} parameter(0)\n")
+    with pytest.raises(
+        ArtifactError, match=rf"`{AFTER}.txt` has an instruction `other.1` and `{AFTER}.hlo.pb` has not"
+    ):
+        load_module(ModuleFiles(id="m", target="", optimized=(proto, text)), refuse)
+    assert load_module(ModuleFiles(id="m", target="", optimized=(proto,)), refuse).notes == ()
+
+
+@pytest.mark.parametrize("ending", ["", "  ROOT %other.1 = f32[8,4]{1,0} para"], ids=["whole", "truncated"])
+def test_a_text_without_an_instruction_of_its_own_is_of_the_same_module(ending: str, tmp_path: Path) -> None:
+    name = build().hlo_module.computations[0].instructions[0].name
+    proto, text = write_forms(tmp_path, f"  %{name} = f32[8,4]{{1,0}} parameter(0)\n")
+    if ending:
+        text.write_text(text.read_text().removesuffix("}\n") + ending)
+    assert load_module(ModuleFiles(id="m", target="", optimized=(proto, text)), refuse).notes == ()
+
+
+def test_a_kernel_in_one_form_is_a_kernel_of_the_module(tmp_path: Path) -> None:
+    proto, text = write_forms(tmp_path, "  ROOT %k = f32[8] custom-call()\n")
+    proto.write_bytes(proto.read_bytes().replace(b"custom-call", b"other-other"))
+    assert may_hold_kernels(ModuleFiles(id="m", target="", optimized=(proto, text)))
+    assert not may_hold_kernels(ModuleFiles(id="m", target="", optimized=(proto,)))

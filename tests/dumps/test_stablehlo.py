@@ -141,7 +141,9 @@ def test_a_module_that_cannot_be_compiled_is_one_error(
 @pytest.mark.parametrize("form", ["own", "portable"])
 def test_truncated_bytecode_is_one_error(form: str, save: Save, inspect: Inspect) -> None:
     whole = render_bytecode(lower(hidden, X, X, w=W)) if form == "own" else make_exported().mlir_module_serialized
-    assert "jaxlib cannot parse it as StableHLO" in find_error(inspect(save("cut.mlirbc", whole[: len(whole) // 2])))
+    assert "jaxlib cannot parse the module as StableHLO" in find_error(
+        inspect(save("cut.mlirbc", whole[: len(whole) // 2]))
+    )
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, inspect: Inspect) -> None:

@@ -108,12 +108,12 @@ def test_text_without_tags_gives_no_verdict_that_the_order_could_change(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "jaxlib cannot parse it as HLO text"),
-        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "jaxlib cannot parse it as HLO text"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n", "jaxlib cannot parse the module as HLO text"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[] nonsense(q)\n}\n", "jaxlib cannot parse the module as HLO text"),
         (b"HloModule m\n\nc {\n  ROOT p = f32[] parameter(0)\n}\n", "`x.txt` has no ENTRY computation: it is cut off"),
         (b"HloModule m, " + b"{" * 200_000, "x.txt"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = " + b"(" * 300_000 + b"\n}\n", "x.txt"),
-        (b"HloModule m \xff\xfe", "no HLO text"),
+        (b"HloModule m \xff\xfe", "is not HLO text"),
         (
             b"HloModule m\n\nENTRY e {\n  ROOT p = f32[2] negate(f32[2]{0} constant({...}))\n}\n",
             r"`x\.txt` leaves out the values of a constant in a list of operands",
@@ -164,7 +164,7 @@ LONG_TEXT = b"HloModule m\n\nENTRY e {\n  a0 = f32[] parameter(0)\n%s\n  ROOT r 
 def test_a_text_that_takes_too_long_is_ended_by_processor_time(cache: Path) -> None:
     with (
         Translator(cache=Cache(cache), timeout=1e-3) as hasty,
-        pytest.raises(ArtifactError, match=r"parsing `x\.txt` was ended after 0\.001 s of processor time"),
+        pytest.raises(ArtifactError, match=r"ligerdiag stopped parsing `x\.txt` after 0\.001 s of processor time"),
     ):
         hasty.translate(LONG_TEXT, "x.txt")
 
@@ -180,6 +180,8 @@ def test_a_text_above_the_limit_is_not_passed_to_a_worker(cache: Path, monkeypat
     monkeypatch.setattr(text_worker, "MAXIMUM_TEXT_BYTES", 10)
     with (
         Translator(cache=Cache(cache)) as opened,
-        pytest.raises(ArtifactError, match=r"`x\.txt` has 11 bytes of text, more than 10: give a protobuf"),
+        pytest.raises(
+            ArtifactError, match=r"`x\.txt` has 11 bytes of text, more than 10: pass the module as a protobuf"
+        ),
     ):
         opened.translate(b"HloModule m", "x.txt")

@@ -211,8 +211,7 @@ def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() ->
     effects = compute(make_payload(kernel, (4, 1, 1), [whole, half]))
     assert render(effects.output_uses[0]) == "n?d"
     assert (
-        effects.output_uses[0].reason
-        == "the configurations among which the autotuner chooses use the buffer differently"
+        effects.output_uses[0].reason == "the configurations that the autotuner tries use the buffer in different ways"
     )
     assert effects.reasons == ()
     assert render(effects.operand_uses[0]) == "y-d"

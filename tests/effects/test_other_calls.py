@@ -86,7 +86,7 @@ def test_a_mosaic_kernel_is_unknown_by_its_own_name(name: str, zero: bytes) -> N
     effects = compute_call_effects(target="mosaic_gpu_v2", backend_config=config, operands=1, outputs=1)
     assert (effects.kernel, effects.operands, effects.outputs) == (name, (UNKNOWN,), (UNKNOWN,))
     assert effects.reasons == (
-        "jaxlib does not parse the Mosaic GPU module; declare the kernel's writes under [tool.ligerdiag.effects]",
+        "jaxlib cannot parse the Mosaic GPU module; declare the kernel's writes under [tool.ligerdiag.effects]",
     )
 
 

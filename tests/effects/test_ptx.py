@@ -124,8 +124,8 @@ def test_a_number_is_not_an_address() -> None:
 
 
 def test_ptx_that_ends_inside_of_the_kernel_may_write_anywhere() -> None:
-    assert find_ptx_writes(HEAD, "k", (True, True, False)).reason == "its PTX ends inside of `k`"
-    assert find_ptx_writes(HEAD.partition("{")[0], "k", (True,)).reason == "its PTX ends inside of `k`"
+    assert find_ptx_writes(HEAD, "k", (True, True, False)).reason == "the PTX ends inside of `k`"
+    assert find_ptx_writes(HEAD.partition("{")[0], "k", (True,)).reason == "the PTX ends inside of `k`"
     assert find_ptx_writes(".entry k( { }", "k", ()).reason == "the parameters of `k` in its PTX cannot be read"
 
 

@@ -65,7 +65,7 @@ def test_an_empty_module_is_refused() -> None:
 def test_a_missing_operand_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].operand_ids[0] = 77
-    expect_error(builder, "`call.3` has operand 77, which is not defined before it")
+    expect_error(builder, "`call.3` has operand 77, but no instruction before it has this id")
 
 
 def test_an_operand_of_another_computation_is_refused() -> None:
@@ -84,7 +84,7 @@ def test_an_operand_that_comes_later_is_refused() -> None:
 def test_a_missing_called_computation_is_refused() -> None:
     builder = build_small()
     builder.proto.hlo_module.computations[1].instructions[1].called_computation_ids[0] = 9
-    expect_error(builder, "calls computation 9, which is not defined before it")
+    expect_error(builder, "calls computation 9, but no computation before it has this id")
 
 
 @pytest.mark.parametrize("callee", [1, 2])

@@ -86,8 +86,11 @@ def test_a_second_kernel_that_gets_the_old_contents_differs() -> None:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([one.replace(", output_to_operand_aliasing={{1}: (0, {})}", "") for one in DECLARED], "with other buffers"),
-        ([one.replace("{{1}:", "{{0}:") for one in DECLARED], "comes before one that does not"),
+        (
+            [one.replace(", output_to_operand_aliasing={{1}: (0, {})}", "") for one in DECLARED],
+            "do not call it with the same buffers",
+        ),
+        ([one.replace("{{1}:", "{{0}:") for one in DECLARED], "before an output that aliases no operand"),
     ],
 )
 def test_other_calls_are_not_compared(lines: list[str], reason: str) -> None:

@@ -43,6 +43,34 @@ def test_in_isolated_memory_no_read_sees_a_hidden_write() -> None:
     assert run(parse(*lines), isolated=True) == [[-1, -2, -3, -4], [1, 2, 3, 4]]
 
 
+def test_one_call_of_a_computation_loses_its_write_and_the_other_one_keeps_it() -> None:
+    callee = """callee {
+  p = f32[4] parameter(0)
+  ROOT k = f32[4] custom-call(p), custom_call_target="triton_kernel_call"
+}"""
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "g_ld2 = f32[4] copy(x)",
+             "c_ld3 = f32[4] call(h_ld1), to_apply=callee", "d_ld4 = f32[4] call(g_ld2), to_apply=callee",
+             "both_ld5 = f32[4] multiply(h_ld1, g_ld2)", "t = (f32[4], f32[4]) tuple(both_ld5, h_ld1)"]  # fmt: skip
+    module = parse(*lines, computations=callee)
+    ids = {one.name: one.id for one in module.instructions}
+    places = [((ids[caller], ids["k"]), 0) for caller in ("c_ld3", "d_ld4")]
+    for lost, factor, h in (({}, 4, 2), ({places[0]}, 2, 1), ({places[1]}, 2, 2), (set(places), 1, 1)):
+        both, first = run_program(module, [X], Doubling(), lost=frozenset(lost))
+        assert both.tolist() == [factor * x * x for x in (1, 2, 3, 4)]
+        assert first.tolist() == [h * x for x in (1, 2, 3, 4)]
+
+
+def test_a_write_in_a_loop_is_lost_in_each_iteration() -> None:
+    lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "zero = s32[] constant(0)",
+             "start = (s32[], f32[4]) tuple(zero, h_ld1)",
+             "w_ld2 = (s32[], f32[4]) while(start), condition=condition, body=body",
+             "out = f32[4] get-tuple-element(w_ld2), index=1", "t = (f32[4], f32[4]) tuple(out, h_ld1)"]  # fmt: skip
+    module = parse(*lines, computations=LOOP)
+    ids = {one.name: one.id for one in module.instructions}
+    found = run_program(module, [X], Doubling(), lost=frozenset({((ids["w_ld2"], ids["k"]), 0)}))
+    assert [one.tolist() for one in found] == [[1, 2, 3, 4], [1, 2, 3, 4]]
+
+
 def test_a_computed_value_is_not_overwritten_with_its_operand() -> None:
     lines = ["x = f32[4] parameter(0)", "h_ld1 = f32[4] copy(x)", "same_ld2 = f32[2,2] reshape(h_ld1)",
              "kept_ld3 = f32[4] opt-barrier(h_ld1)", f"k_ld4 = f32[4] {KERNEL}",

@@ -185,10 +185,11 @@ def test_a_reference_that_raises_is_reported_with_the_user_s_line(replays: dict[
 
 def test_a_reference_of_another_shape_or_for_a_mesh_is_named(replays: dict[str, Replay]) -> None:
     assert (
-        replays["other shape"].reason == "the reference's output `y` has the shape [], but that of the program has [4]"
+        replays["other shape"].reason
+        == "the output `y` of the case's reference has the shape [], but that of the program has [4]"
     )
     assert replays["meshed"].reason.startswith(
-        "the reference raises, perhaps because it runs without a mesh (write it without shards): "
+        "the case's reference function raises, perhaps because it runs without a mesh (write it without shards): "
     )
 
 

@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from ligerdiag.model.findings import Attribution, CutLoop, DeviceOutput, ReplayState, Verdict
+from ligerdiag.model.findings import (
+    Attribution,
+    CallPlace,
+    CutLoop,
+    DeviceOutput,
+    Finding,
+    OutputNumbers,
+    Replay,
+    ReplayState,
+    Verdict,
+)
 from ligerdiag.report.agreement import (
     Agreement,
     compute_agreement,
@@ -13,6 +23,7 @@ from ligerdiag.report.agreement import (
     compute_disagreements,
     compute_replay_agreements,
     explain_unknown_order,
+    find_partly_missed,
 )
 from tests.report.samples import OUTPUTS, make_device, make_finding, make_numbers, make_refused, make_replay
 
@@ -80,6 +91,64 @@ def test_fresh_numbers_of_an_output_that_misses_one_of_two_writes_decide_nothing
     for findings, said in (((missed, writes[0]), D), ((missed, *writes), S)):
         assert compute_replay_agreements({"w": Verdict.STALE}, replay, findings) == {"w": said}
         assert len(compute_disagreements({"w": Verdict.STALE}, findings, replay, None)) == (said is D)
+
+
+CALL = CallPlace(line=None, number=1)
+WRITES = tuple(
+    make_finding(rule="LD006", outputs=(), operand=operand, instructions=("triton_kernel_call.2",))
+    for operand in (0, 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "partial", "said"),
+    [
+        (make_numbers(error=0.0), make_numbers(error=0.0, distance=0.5), D),
+        (
+            make_numbers(error=0.0),
+            make_numbers(error=0.0, distance=1e-6),
+            S,
+        ),  # as with a sign
+        (make_numbers(error=2e-6), make_numbers(error=2e-6, distance=0.5), S),  # one of several readers may be stale
+        (make_numbers(Attribution.LOSSY), make_numbers(Attribution.STALE), A),
+        (make_numbers(Attribution.LOSSY), make_numbers(Attribution.NEITHER), S),
+        (make_numbers(Attribution.NEITHER), make_numbers(Attribution.NEITHER), A),
+    ],
+)
+def test_a_prediction_that_misses_the_named_write_alone_decides_about_an_output_that_sees_the_other_one(
+    numbers: OutputNumbers, partial: OutputNumbers, said: Agreement
+) -> None:
+    findings = (make_finding(outputs=("w",), call=CALL), *WRITES)
+    replay = make_replay({"w": numbers}, partial={"w": partial})
+    assert compute_replay_agreements({"w": Verdict.STALE}, replay, findings) == {"w": said}
+    assert compute_replay_agreements({"w": Verdict.UNKNOWN}, replay, findings) == {"w": S}
+
+
+def test_that_prediction_is_made_only_where_it_can_decide() -> None:
+    stale = make_finding(outputs=("w",), call=CALL)
+    replay = make_replay({"w": make_numbers(error=0.0)})
+
+    def find(findings: tuple[Finding, ...], replay: Replay | None = replay, verdict: Verdict = Verdict.STALE) -> object:
+        return find_partly_missed({"w": verdict}, findings, replay)
+
+    assert find((stale, *WRITES)) == {"w": (1,)}
+    lossy = make_replay({"w": make_numbers(Attribution.LOSSY, error=0.1)})
+    assert find((stale, *WRITES), lossy) == {"w": (1,)}
+    assert find((stale, WRITES[0])) == {}  # it misses every write
+    late = make_finding(rule="LD004", outputs=("w",), call=CALL)
+    assert find((late, *WRITES), verdict=Verdict.CLOBBERED) == {"w": (1,)}
+    assert find((stale, late, replace(WRITES[0], operand=2), *WRITES)) == {"w": (1,)}
+    assert find((make_finding(outputs=("w",)), *WRITES)) == {}  # nobody knows which write
+    assert find((stale, *WRITES), verdict=Verdict.UNKNOWN) == {}
+    for other in (
+        None,
+        replace(replay, unreached=("input_reduce_fusion",)),
+        replace(replay, cut=(CutLoop(instruction="while.1", line=None, ran=2, iterations=32),)),
+        make_replay({"w": make_numbers(error=1e-5)}),
+        make_replay({"w": make_numbers(error=0.0, distance=1e-6)}),
+        make_replay({"w": make_numbers(Attribution.NEITHER)}),
+    ):
+        assert find((stale, *WRITES), other) == {}
 
 
 def test_an_artifact_without_a_replay_contradicts_nothing() -> None:

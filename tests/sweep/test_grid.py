@@ -14,7 +14,7 @@ import pytest
 from ligerdiag.artifacts.artifact import compute_file_sha256
 from ligerdiag.artifacts.cache import Cache
 from ligerdiag.cli.exit_codes import ExitCode
-from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, render_sweep
+from ligerdiag.cli.sweep import compute_exit_code, diff_sweeps, find_tables, render_sweep, render_sweep_difference
 from ligerdiag.errors import InputError, LigerdiagError
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.report import Status
@@ -279,9 +279,26 @@ def test_two_sweeps_are_compared_only_where_both_have_a_result(
     assert (difference.compared, difference.unknown, difference.second_only) == (2, 1, 1)
     for name, rows in (("a", first), ("b", second)):
         (tmp_path / f"{name}.parquet").write_bytes(render_parquet(rows))
-    assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "b.parquet") is ExitCode.NOT_ANALYSED
+    (tmp_path / "july").mkdir()
+    (tmp_path / "july" / "sweep.parquet").write_bytes(render_parquet(second))
+    tables = find_tables([str(tmp_path / "a.parquet"), str(tmp_path / "july")])
+    assert tables == (tmp_path / "a.parquet", tmp_path / "july" / "sweep.parquet")
+    assert find_tables([str(tmp_path / "july"), str(tmp_path)]) == ()
+    assert diff_sweeps(*tables) is ExitCode.NOT_ANALYSED
     assert diff_sweeps(tmp_path / "a.parquet", tmp_path / "a.parquet") is ExitCode.NOT_ANALYSED
     assert "flce[hidden]  default h100 f1  loss fresh -> stale" in capsys.readouterr().out
+
+
+def test_a_cell_with_the_same_verdicts_and_another_status_or_rule_is_a_change() -> None:
+    first = make_sweep(Verdict.FRESH, Verdict.FRESH).rows
+    second = (replace(first[0], status=Status.DISAGREEMENT), replace(first[1], rules=("LD002", "LD027")))
+    lines = render_sweep_difference(compare_sweeps(first, second)).splitlines()
+    assert lines == [
+        "flce[hidden]  default h100 f0  status findings -> disagreement",
+        "flce[hidden]  default h100 f1  rules LD002 -> LD002, LD027",
+        "2 changes in 2 cells",
+    ]
+    assert compare_sweeps(first, first).changes == ()
 
 
 def test_a_sweep_with_a_task_without_a_result_exits_as_not_analysed(tmp_path: Path) -> None:
@@ -295,11 +312,40 @@ def test_a_sweep_with_a_task_without_a_result_exits_as_not_analysed(tmp_path: Pa
     assert describe_rate(10, 100, 5.0) == "2 a second, 45 s left"
 
 
+def test_a_summary_says_why_cells_could_not_be_analysed(tmp_path: Path) -> None:
+    report = make_sweep(Verdict.STALE, Verdict.FRESH, Verdict.FRESH)
+    wrong, first, second = report.rows
+    report.rows = (
+        wrong,
+        replace(
+            first, status=Status.ERROR, exit_code=3, error="the worker for case `flce[hidden]` ended with exit code 1"
+        ),
+        replace(
+            second, status=Status.ERROR, exit_code=3, error="the worker for case `flce[hidden]` ended with exit code 1"
+        ),
+    )
+    said = [line for line in render_sweep(report, tmp_path).splitlines() if line.startswith("could not")]
+    assert said == [
+        "could not analyse `flce[hidden]` in default h100 f1 and 1 cell more: the worker for case … ended with exit code 1"
+    ]
+
+
+def test_a_cell_that_xla_ended_says_why() -> None:
+    report = make_json(outputs={}, status=Status.ERROR)
+    report["cases"][0] |= {
+        "error": "the worker ended",
+        "log_tail": "noise\nF1128 00:55:12.3   17 a_b.cc:234] no such flag",
+    }
+    assert make_row(report, make_task(), column("f0")).error == "the worker ended: no such flag"
+    report["cases"][0]["log_tail"] = "E1128 00:55:12.3   17 a_b.cc:234] noise"
+    assert make_row(report, make_task(), column("f0")).error == "the worker ended"
+
+
 def test_a_worker_with_another_ligerdiag_or_other_files_refuses_the_task(tmp_path: Path) -> None:
     store = str(tmp_path / "results")
-    with pytest.raises(UnfitWorker, match="another ligerdiag"):
+    with pytest.raises(UnfitWorker, match=r"^ligerdiag or a package of toolchain"):
         run_task(replace(make_task(), fingerprint="0"), (store, False))
-    with pytest.raises(UnfitWorker, match="other files"):
+    with pytest.raises(UnfitWorker, match=r"^files on a worker differ"):
         run_task(make_task(), (store, False))
     assert ResultStore(store).list_keys() == frozenset()
 

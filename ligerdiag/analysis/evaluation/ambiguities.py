@@ -35,8 +35,10 @@ type StoredValue = Storage | tuple["StoredValue", ...]
 
 
 def list_leaves(value: StoredValue) -> list[Storage]:
-    """Returns the storage of each array in the value, in order. A storage is the place of one array, as a number that
-    increases in the order of the evaluation; a value is a storage, or a tuple of values.
+    """Returns the storage of each array in a value, in order: `[4, 7]` for the tuple `(4, (7,))`.
+
+    A storage is a number for the memory of one array; it increases in the order of the evaluation. A value is a storage, or
+    a tuple of values.
     """
     if isinstance(value, int):
         return [value]
@@ -105,8 +107,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """The key of a mark (an extra bit in dependence sets) on values that depend on an unknown fact: whether they see a
-    certain hidden write as the author intends.
+    """A doubt whether a reader sees a hidden write as the author intends. It is the key of a mark (an extra bit in
+    dependence sets) on the values that depend on the doubt.
     """
 
     write: int
@@ -124,9 +126,8 @@ type Ambiguities = Mapping[str, frozenset[Ambiguity]]
 
 
 def is_other_form(instruction: HloInstruction) -> bool:
-    """Returns whether the instruction only changes the form of its one operand, as a reshape, a cast, a slice, a
-    broadcast or a negation does. Returns False if the operand is a constant (see `Reason.CONSTANT`), a scalar or a
-    tuple.
+    """Returns whether the instruction only changes the form of its one operand. Examples are a reshape, a cast, a slice,
+    a broadcast and a negation. Returns False if the operand is a constant (see `Reason.CONSTANT`), a scalar or a tuple.
     """
     if instruction.opcode not in FORMS or len(instruction.operands) != 1:
         return False
@@ -139,8 +140,8 @@ _RESULT_NOT_SAVED = having(Trait.RESULT_NOT_SAVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualLines:
-    """The source lines of the forward operations that used the operand of one hidden write before the write; the
-    derivatives of these operations may need the old value.
+    """The source lines of the forward operations that use a kernel's operand before the kernel overwrites it. Derivatives
+    of these operations may need the old value.
     """
 
     locations: frozenset[int]
@@ -153,8 +154,8 @@ class ResidualLines:
 
 
 def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, ResidualLines]:
-    """Returns a mapping from the index of each hidden write to the source lines of the forward operations that used the
-    write's operand before the write.
+    """Returns the `ResidualLines` of each hidden write by its index: the source lines of forward operations that use the
+    operand before the write.
     """
     found: dict[int, ResidualLines] = {}
     for write in writes:
@@ -185,17 +186,15 @@ def compute_residual_lines(writes: tuple[HiddenWrite, ...]) -> Mapping[int, Resi
 
 
 def skip_barrier(value: HloInstruction) -> HloInstruction:
-    """Returns the value without the optimization barriers around it that ligerdiag added when it translated the program
-    as written.
-    """
+    """Returns the operand of an optimization barrier that ligerdiag added to the program; any other value unchanged."""
     while is_added_barrier(value):
         value = value.operands[0]
     return value
 
 
 def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
-    """Returns the number of the instruction's innermost source location (file, line, column) in the module's table; 0
-    if there is none.
+    """Returns the number of the instruction's innermost source location (file, line, column) in the module's table of
+    locations. Returns 0 if the instruction has none.
     """
     number = instruction.proto.metadata.stack_frame_id
     frames = module.stack_frames.stack_frames
@@ -203,7 +202,7 @@ def find_file_location(module: HloModule, instruction: HloInstruction) -> int:
 
 
 def is_differentiated(instruction: HloInstruction) -> bool:
-    """Returns whether the operation's name says that it belongs to a forward pass that autodiff has traced."""
+    """Returns whether the operation belongs to a forward pass under autodiff: its name then has `jvp(`."""
     return "jvp(" in instruction.op_name and not is_derivative(instruction)
 
 
@@ -219,7 +218,7 @@ def has_names(module: HloModule) -> bool:
 
 
 def is_derivative(instruction: HloInstruction) -> bool:
-    """Returns whether the operation's name says that autodiff made it by transposing a forward operation."""
+    """Returns whether autodiff made the operation by transposing a forward operation: its name then has `transpose(`."""
     return "transpose(" in instruction.op_name
 
 
@@ -228,11 +227,11 @@ _AGAIN = "rematted_computation"
 
 
 def find_recomputed(module: HloModule, writes: tuple[HiddenWrite, ...]) -> Mapping[int, tuple[int, ...]]:
-    """Returns the operations that recompute an overwritten value: a mapping from the operation's id to the indices of the
-    value's hidden writes.
+    """Returns the operations that recompute an overwritten value. Maps the id of each to the indices of the hidden writes
+    that overwrite the value.
 
-    Such an operation is recognized because it has the opcode, shape, name and source line of the overwritten operation,
-    and is not overwritten itself.
+    A recomputing operation has the opcode, shape, name and source line of the operation that defines the overwritten value.
+    Its result is not overwritten.
     """
     again = [one for one in module.instructions if _AGAIN in one.op_name] if writes else []
     if not again:
@@ -265,9 +264,9 @@ def _describe_operation(module: HloModule, one: HloInstruction) -> tuple[object,
 
 @dataclass(slots=True, eq=False)
 class AmbiguityMarker:
-    """Finds the ambiguities of a program without snapshots, which MLIR's canonicalizer may have changed, and makes a mark
-    (an extra bit in dependence sets) for each. The evaluation of the program must pass every result and every hidden write
-    to this object.
+    """Finds the ambiguities of a program without snapshots, and makes a mark (an extra bit in dependence sets) for each.
+    The evaluation of the program must pass every result and every hidden write to this object. MLIR's canonicalizer may
+    have changed the program.
     """
 
     module: HloModule
@@ -318,16 +317,16 @@ class AmbiguityMarker:
 
     def overwrite(self, write: int, storage: Storage, newer: Storage) -> None:
         """Records a hidden write. write: index of the write. storage: the overwritten storage. newer: the first storage
-        that is made after the write. This storage and all later ones get no mark for the write, because the module
-        shows from which values they are computed.
+        made after the write. The module shows from which values `newer` and all later storages are computed, so they get
+        no mark for the write.
         """
         if storage in self._constant:
             self.to_constants.add(write)
         self.overwritten.setdefault(self._origin.get(storage, storage), []).append((write, storage, newer))
 
     def find(self, reader: HloInstruction, operands: list[StoredValue]) -> Labels:
-        """Returns marks (extra bits in dependence sets) for the operands and hidden writes for which this reader's intention
-        is unknown: whether it means the contents from before or from after the write.
+        """Returns the marks (extra bits in dependence sets) of a reader. It gets one for each hidden write of an operand if
+        it is unknown whether the reader means the contents from before or from after the write.
         """
         labels = 0
         origin, overwritten = self._origin, self.overwritten
@@ -338,8 +337,8 @@ class AmbiguityMarker:
         return labels
 
     def find_of_storage(self, reader: HloInstruction, storage: Storage) -> Labels:
-        """Returns a mark for each hidden write for which this reader's intention is unknown: whether it means the contents
-        of the storage (the place of one array) from before or from after the write.
+        """Returns the marks (extra bits in dependence sets) that a reader gets for one array, `storage`. There is one for
+        each hidden write if it is unknown whether the reader means the contents from before or from after the write.
         """
         labels = 0
         for write, other, newer in self.overwritten.get(self._origin.get(storage, storage), ()):
@@ -355,15 +354,13 @@ class AmbiguityMarker:
         return labels
 
     def mark_recomputed(self, instruction: HloInstruction) -> Labels:
-        """Returns the marks that the instruction's result gets because it recomputes an overwritten value; 0 for any
-        other instruction.
-        """
+        """Returns the RECOMPUTED marks of an instruction. They are 0 if it recomputes no overwritten value."""
         found = self.recomputed.get(instruction.id, ())
         return unite(self.space.mark(Ambiguity(write, Reason.RECOMPUTED, instruction.id)) for write in found)
 
     def mark_constants(self, writes: Iterable[int]) -> Labels:
-        """Returns the CONSTANT marks of these hidden writes, each of which overwrites a value computed from constants alone.
-        Every constant of the program gets these marks, because MLIR may have merged it with the overwritten value.
+        """Returns the CONSTANT marks of hidden writes that overwrite a value computed from constants alone. Every constant
+        of the program gets these marks, because MLIR may have merged it with the overwritten value.
         """
         return unite(self.space.mark(Ambiguity(write, Reason.CONSTANT, 0)) for write in writes)
 

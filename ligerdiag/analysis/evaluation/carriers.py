@@ -54,8 +54,8 @@ _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """The carriers of all hidden writes: operations that hold an operand's value from before a write. ORIG labels, which say
-    that a value depends on such old contents, start there.
+    """The carriers of all hidden writes. A carrier is an operation that holds an operand's value from before a write. An
+    ORIG label starts at each carrier; it says that a value depends on such old contents.
     """
 
     instructions: Mapping[tuple[TagPath, int], tuple[int, ...]]
@@ -75,7 +75,7 @@ class Carriers:
 
 
 def compute_carriers(writes: tuple[HiddenWrite, ...]) -> Carriers:
-    """Finds the carriers of every hidden write of the program as written, the operations that hold the operand's value
+    """Finds the carriers of every hidden write of the program. A carrier is an operation that holds the operand's value
     from before the write.
     """
     instructions: defaultdict[tuple[TagPath, int], list[int]] = defaultdict(list)
@@ -130,8 +130,8 @@ def _group_origins(
 
 
 def is_same_operation(opcode: str, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module may compute an operation with this opcode. It may if it has the
-    same opcode, or is a custom call that may be a library's implementation of the operation.
+    """Returns whether an instruction of the optimized module may compute an operation with the opcode `opcode`. It may
+    if it has the same opcode, or is a custom call that may be a library's implementation of the operation.
     """
     return optimized.opcode == opcode or (opcode in _LIBRARY_CALLS and optimized.opcode == "custom-call")
 
@@ -148,8 +148,8 @@ scatter of one slice becomes a `dynamic-update-slice`, and a division by a const
 
 
 def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
-    """Returns whether an instruction of the optimized module computes exactly this operation, and not a merger of
-    several ones. optimized: an instruction with the operation's tag.
+    """Returns whether an optimized instruction computes exactly `operation`. It does not if XLA has merged several
+    operations in it. optimized: an instruction with the operation's tag.
     """
     if not is_same_operation(operation.opcode, optimized) and optimized.opcode not in _BECOMES.get(
         operation.opcode, ()
@@ -165,9 +165,9 @@ def is_carrier(operation: HloInstruction, optimized: HloInstruction) -> bool:
 def compute_carried(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Mapping[int, Labels]:
-    """Finds the instructions of the optimized module that compute a carrier (an operation that holds an operand's value from
-    before a write). Maps the id of each to the ORIG labels that start there. An ORIG label says that a value depends on the
-    contents from before a write.
+    """Finds the instructions of the optimized module that compute a carrier. A carrier is an operation that holds an
+    operand's value from before a write. Maps the id of each to the ORIG labels that start there. An ORIG label says that
+    a value depends on the contents from before a write.
 
     candidates: maps the tag of an instruction that may compute one of several operations to the tag paths of these
     operations. At such an instruction a label starts only if it would start at each of these operations.
@@ -181,8 +181,8 @@ def compute_carried(
 
 
 def find_lost_carriers(module: HloModule, carriers: Carriers) -> Carriers:
-    """Returns the carriers that are not found in the optimized module, because XLA has rewritten them. A carrier is an
-    operation that holds an operand's value from before a write; no instruction with its tag computes it any more.
+    """Returns the lost carriers: XLA has rewritten them, and no instruction of the optimized module computes them. A carrier
+    is an operation that holds an operand's value from before a write.
     """
     tags = module.tags
     found = {
@@ -200,12 +200,12 @@ def carry_displaced(
     performed: Iterable[HiddenWrite],
     space: LabelSpace,
 ) -> tuple[Carriers, Mapping[int, Labels]]:
-    """Finds the instructions of the optimized module that define an overwritten operand in place of its carriers (operations
-    that hold its old value), because XLA has rewritten the carriers. Looks only at operands with several definitions.
+    """Finds the instructions that replace carriers in the optimized module. A carrier is an operation that holds an
+    overwritten operand's old value. Looks only at operands with several definitions.
 
-    carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns the
-    carriers, without the replaced ones in `Carriers.origins`, and `carried` with the ORIG labels (dependences on
-    contents from before a write) that start at the instructions found.
+    carried: result of `compute_carried`. performed: the writes as the optimized module performs them. Returns `carriers`
+    without the replaced ones in `Carriers.origins`. Also returns `carried` with the ORIG labels (dependences on contents
+    from before a write) that start at the instructions found.
     """
     lost = frozenset(find_lost_carriers(module, carriers).paths) if carriers.origins else frozenset[TagPath]()
     gone = {index: paths & lost for index, paths in carriers.origins.items() if not paths.isdisjoint(lost)}
@@ -242,8 +242,9 @@ def _find_computed(module: HloModule, value: HloInstruction) -> HloInstruction:
 def list_ambiguous_carriers(
     module: HloModule, carriers: Carriers, candidates: Mapping[TagPath, tuple[TagPath, ...]], space: LabelSpace
 ) -> Iterator[tuple[HloInstruction, Labels, Labels]]:
-    """Yields each instruction with several candidates (operations that it may compute), at least one of which is a carrier.
-    Yields it as (instruction, ORIG labels that start at any candidate, ORIG labels that start at every candidate).
+    """Yields the instructions that may compute several operations, at least one of them a carrier.
+
+    Yields each as (instruction, ORIG labels that start at any of its operations, ORIG labels that start at every one).
     """
     paths, tags = carriers.paths, module.tags
     groups = {id(group): group for group in candidates.values()}

@@ -33,14 +33,16 @@ the root.
 """
 _ONE_ARRAY = having(Trait.ONE_ARRAY)
 
+UPDATES = frozenset({"dynamic-update-slice"})
+
 type _Mask = int
 """A set of parameter numbers, one bit each."""
 
 
 @dataclass(slots=True, eq=False)
 class FusionSummary:
-    """Says from which of a fusion's parameters each value in the fusion is computed. Such a set of parameters is called a
-    *combination*, and each distinct combination has a number.
+    """Says from which of a fusion's parameters each value in the fusion is computed. A set of parameters is called a
+    *combination*; each distinct combination has a number.
     """
 
     combinations: tuple[tuple[int, ...], ...]
@@ -63,7 +65,7 @@ class FusionSummary:
 
 @dataclass(slots=True, eq=False)
 class FusionSummaries:
-    """The summaries of the fusions of one module, each made when it is first needed and then kept for all evaluations."""
+    """The summaries of the fusions of one module. Each is made when it is first needed, and kept for all evaluations."""
 
     module: HloModule
     places: Places
@@ -138,20 +140,25 @@ operands' sets, and has no pieces.
 
 
 class FusionEnvironment(Protocol):
-    """Interface of the schedule's evaluation: the methods that `FusionEvaluator` calls while it evaluates a fusion."""
+    """The methods that `FusionEvaluator` calls while it evaluates a fusion. The schedule's evaluation has them."""
 
     def finish_fused(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> Labels:
-        """Returns the dependence set of a fused instruction's result: `labels`, which come from the instruction's operands,
-        together with the labels that start at the instruction itself. Records the set if the instruction has a tag.
+        """Returns the dependence set of a fused instruction's result, and records it if the instruction has a tag.
+
+        The set is `labels`, the union of the operands' sets, with the labels that start at the instruction itself.
         scheduled: the fusion. reads: the arrays that the fusion reads.
         """
         ...
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the labels and marks that start at this instruction, which `finish_fused` adds to the instruction's
-        dependence set.
+        """Returns the labels and marks that start at an instruction. `finish_fused` adds them to its dependence set."""
+        ...
+
+    def find_replaced(self, update: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the labels of the hidden writes of which an update of a slice replaces every element (see
+        `replaced_slices`). scheduled: the fusion. reads: the arrays that the fusion reads.
         """
         ...
 
@@ -162,9 +169,9 @@ class FusionEnvironment(Protocol):
         ...
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Finds the outputs of a custom call that are declared to alias an operand, but lie in other bytes. The kernel
-        writes the operand's bytes, so such an output misses the write. Maps the index of each to ORIG labels, which say that
-        it depends on the contents from before the write.
+        """Finds the outputs of a custom call that miss the kernel's write. They are declared to alias an operand, but have
+        bytes of their own; the kernel writes the operand's bytes. Maps the index of each output to ORIG labels, which say
+        that it depends on the contents from before the write.
         """
         ...
 
@@ -203,7 +210,7 @@ class FusionEvaluator:
         finish_fused, fusion, reads = self._surroundings.finish_fused, self._fusion, self._reads
         for instruction in computation.instructions:
             labels: FusedValue | None = None
-            if instruction.opcode in _PLAIN:
+            if instruction.opcode in _PLAIN and instruction.opcode not in UPDATES:
                 labels = 0
                 for operand in instruction.operands:
                     value = values[operand.id]
@@ -232,6 +239,9 @@ class FusionEvaluator:
         if opcode in ("fusion", "call"):
             return self._run(self._module.computations[instruction.called_computations[0]], operands)
         sets = [_union(operand) for operand in operands]
+        if opcode in UPDATES and (replaced := self._surroundings.find_replaced(instruction, self._fusion, self._reads)):
+            labels = unite([sets[0] & ~replaced, *sets[1:]])
+            return self._surroundings.finish_fused(instruction, self._fusion, labels, self._reads)
         value: PiecewiseLabels | None = None
         if not is_tuple(instruction.shape) and not any(isinstance(operand, tuple) for operand in operands):
             value = follow_pieces(instruction, [o for o in operands if not isinstance(o, tuple)])

@@ -31,8 +31,8 @@ type OperandPlace = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Places:
-    """Finds the numbers of the memory slices (bytes that the buffer assignment gives to one array) that hold the values of
-    one module. A value without a place in memory has a negative number of its own.
+    """Finds the memory slices that hold the values of one module. A slice is the bytes that the buffer assignment gives to
+    one array. A value without bytes has a negative slice number of its own.
     """
 
     buffers: BufferAssignment
@@ -72,8 +72,8 @@ class Places:
         return found
 
     def list_defined(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the numbers of the memory slices into which the instruction writes its own result; empty if the result is
-        only another name for existing bytes, as that of a tuple is.
+        """Returns the numbers of the memory slices into which the instruction writes its own result. Returns () if it
+        writes nothing, as a tuple, which only names existing bytes.
         """
         found = self._defined.get(instruction.id)
         if found is None:
@@ -94,8 +94,8 @@ is read).
 
 @dataclass(frozen=True, slots=True)
 class LuckyRead:
-    """Key of a mark, an extra bit in the dependence set of every value computed from a lucky read. A read is lucky if
-    only the order of this schedule decides whether the `reader` sees the hidden write.
+    """A read that sees or misses a hidden write only because of the order of this schedule. It is the key of a mark, an
+    extra bit in the dependence set of every value computed from the read.
     """
 
     write: int
@@ -109,7 +109,7 @@ class LuckyRead:
 
 @dataclass(frozen=True, slots=True)
 class UnorderedRead:
-    """A read that no dependence orders with a hidden write to the same bytes."""
+    """A read of bytes that a hidden write overwrites. No dependence forces the read to come before or after the write."""
 
     operand: int
     """Number of the operand through which the instruction reads."""
@@ -124,7 +124,7 @@ type UnorderedReads = Mapping[int, tuple[UnorderedRead, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActualWrite:
-    """A hidden write at the place where the optimized module performs it."""
+    """A hidden write as the optimized module performs it: by which call, and in which bytes."""
 
     write: int
     """Index of the hidden write."""
@@ -146,8 +146,9 @@ class ActualWrite:
     """
 
     def covers_slice(self, number: int | None, reader: HloInstruction) -> bool:
-        """Returns whether `reader`, a slice of the array in memory slice `number`, takes only elements that the kernel gets
-        as its operand. False if `number` is None, or if it is unknown which elements the kernel gets.
+        """Returns whether a slice instruction takes only elements that the kernel gets as its operand. reader: the
+        instruction. number: the memory slice of the array that it slices. False if `number` is None, or if it is unknown
+        which elements the kernel gets.
         """
         return number in self.slices and self.region is not None and self.region.covers(reader)
 
@@ -178,7 +179,7 @@ class LabelMemory:
     """
 
     def put(self, number: int, value: PiecewiseLabels) -> None:
-        """Sets the dependence set of a memory slice to the set of the value that an instruction has just defined there."""
+        """Sets the dependence set of a memory slice after an instruction has defined a value there."""
         if isinstance(value, Pieces):
             self.pieces[number] = value
             value = value.union
@@ -198,9 +199,10 @@ class LabelMemory:
             del sets[number]
 
     def read_all(self, places: tuple[OperandPlace, ...], reader: HloInstruction) -> tuple[Read, ...]:
-        """Returns the arrays in these places, given as (number of the operand, slice number), each with the dependence set
-        that `reader` sees there. The sets include the marks of lucky reads, which see or miss a hidden write only because of
-        the order of this schedule.
+        """Returns the arrays that `reader` reads, each as (number of the operand, slice number, dependence set).
+
+        places: (number of the operand, slice number) of each array. The sets include the marks of lucky reads, which see or
+        miss a hidden write only because of the order of this schedule.
         """
         sets = self.sets
         if reader.id not in self.unordered:
@@ -210,18 +212,18 @@ class LabelMemory:
         )
 
     def find_luck(self, reader: HloInstruction, operand: int) -> Labels:
-        """Returns the marks (extra bits in dependence sets) of the lucky reads of this operand by `reader`. For a lucky
-        read, only the order of the schedule decides whether it sees a hidden write.
+        """Returns the marks (extra bits in dependence sets) of the lucky reads of an operand by `reader`. A lucky read sees
+        or misses a hidden write only because of the order of this schedule.
         """
         reads = self.unordered.get(reader.id, ())
         return unite(self.space.mark(one.lucky) for one in reads if one.operand == operand)
 
     def find_pieces(self, number: int, reader: HloInstruction, operand: int) -> Pieces | None:
-        """Returns the pieces of the value in memory slice `number`, as `reader` reads it through operand number `operand`.
-        Pieces are parts of an array, each with its own dependence set. Returns None if the pieces are unknown.
+        """Returns the pieces of an array as `reader` reads it: parts of the array, each with its own dependence set.
 
-        A read is lucky if only the order of this schedule decides whether `reader` sees a hidden write. Pieces that this
-        write overwrites then have the mark of the lucky read in their sets.
+        number: the memory slice of the array. operand: number of the reader's operand. Returns None if the pieces are
+        unknown. A read is lucky if it sees or misses a hidden write only because of the order of this schedule. The pieces
+        that this write overwrites have the mark of the lucky read in their sets.
         """
         pieces, value = self.pieces.get(number), reader.operands[operand]
         for one in self.unordered.get(reader.id, ()):
@@ -246,8 +248,8 @@ class LabelMemory:
         return pieces
 
     def settle(self, number: int, labels: Labels) -> None:
-        """Replaces the dependence set of a slice after a branch or an iteration, where alternative paths join. Does not
-        record the change in the journal, so that the journal keeps the set from before the branch or loop.
+        """Replaces the dependence set of a slice where a branch or an iteration ends. Does not record the change in the
+        journal, so that the journal keeps the set from before the branch or loop.
         """
         self.pieces.pop(number, None)
         if labels:
@@ -256,9 +258,10 @@ class LabelMemory:
             self.sets.pop(number, None)
 
     def overwrite(self, write: ActualWrite, dropped: Labels, added: Labels) -> None:
-        """Performs a hidden write: each slice that shares bytes with the operand gains the labels `added` and becomes raw,
-        which means that XLA does not know of the change. If a slice, or a known region of it, is overwritten as a whole, it
-        loses the labels `dropped`.
+        """Performs a hidden write on the dependence sets of all slices that share bytes with the operand.
+
+        Each of these slices gains the labels `added`, and becomes raw: XLA does not know of the change. A slice, or a known
+        region of it, loses the labels `dropped` if all of it is overwritten.
         """
         for number in write.slices:
             for hit in self.overlapping(number):
@@ -272,9 +275,10 @@ class LabelMemory:
                 self.raw[hit] = (*[w for w in self.raw.get(hit, ()) if w is not write], write)
 
     def list_overwritten(self, number: int, reader: HloInstruction) -> Labels:
-        """Returns the label ORIG(W, 0) of each hidden write W that covers `reader`: W has overwritten all elements that
-        `reader` takes from the array in memory slice `number`. The label says that a value depends on the contents from
-        before W. reader: a slice of that array.
+        """Returns labels for the hidden writes that overwrite all elements that `reader` takes. The label of a write W
+        is ORIG(W, 0). The label says that a value depends on the contents from before W.
+
+        reader: an instruction that takes a slice of an array. number: the memory slice of this array.
         """
         path = self.module.tags.get(reader.id, ())
         return unite(
@@ -284,15 +288,15 @@ class LabelMemory:
         )
 
     def overlapping(self, number: int) -> Iterable[int]:
-        """Returns the numbers of the slices that share bytes with this slice, including its own number."""
+        """Returns the numbers of the slices that share bytes with slice `number`, which is one of them."""
         return self.places.buffers.overlapping[number] if number >= 0 else (number,)
 
 
 def find_read_place(
     module: HloModule, slice_: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
 ) -> int | None:
-    """Returns the number of the memory slice that holds the array from which `slice_` takes a part; None if `scheduled`
-    does not read that array. slice_: the instruction `scheduled` itself, or an instruction fused into it.
+    """Returns the number of the memory slice of the array from which an instruction takes a part. slice_: the instruction;
+    it is `scheduled` itself or fused into it. Returns None if `scheduled` does not read the array.
     """
     number, operand = 0, slice_.operands[0]
     if slice_ is not scheduled:
@@ -305,9 +309,7 @@ def find_read_place(
 
 @dataclass(slots=True, eq=False)
 class Occurrence:
-    """An instruction of the optimized module that computes an operation of the program, with the operation's tag and its own
-    dependence set.
-    """
+    """An instruction of the optimized module with the tag of a program operation, and the dependence set of its result."""
 
     instruction: Final[HloInstruction]
     """The instruction that computes the operation, perhaps inside a fusion."""
@@ -322,8 +324,8 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actual:
-    """The dependence sets of the schedule: the hidden writes on which each output and each tagged operation depends in the
-    schedule.
+    """The dependence sets of the schedule. They say on which hidden writes each output and each tagged operation
+    depends.
     """
 
     outputs: tuple[Labels, ...]

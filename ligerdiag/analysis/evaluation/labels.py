@@ -50,7 +50,9 @@ type Labels = int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confluence:
-    """A place where control flow joins: the alternative values, one of which becomes the result of a loop or conditional."""
+    """The alternative values of the result of a loop or conditional. When the program runs, one of them becomes the
+    result.
+    """
 
     instruction: str
     """Name of the loop or conditional."""
@@ -71,8 +73,8 @@ class Confluence:
 
 @dataclass(frozen=True, slots=True)
 class WrongAbout:
-    """Key of a mark, an extra bit in the dependence set of every value that is computed from certain wrong values. All of
-    these values are wrong about the same hidden write; for example, they miss it. The mark ends where that write overwrites
+    """A group of values that are wrong about one hidden write; for example, they miss it. The group is the key of a mark,
+    an extra bit in the dependence set of every value computed from one of them. The mark ends where the write overwrites
     a value.
     """
 
@@ -156,8 +158,8 @@ class LabelSpace:
         return self._original[write]
 
     def any_fresh(self, labels: Labels) -> Labels:
-        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has FRESH(W, c) in some iteration
-        class c.
+        """Returns the hidden writes on whose results a value depends. These are all W with FRESH(W, c) in `labels` for
+        any iteration class c. They are returned as bits (see `bits_of`).
         """
         found = fresh = labels & self._every_fresh
         for number in range(1, self.classes):
@@ -165,14 +167,14 @@ class LabelSpace:
         return found & self._firsts
 
     def any_original(self, labels: Labels) -> Labels:
-        """Returns, as bits (see `bits_of`), the hidden writes W for which the set has ORIG(W, c) in some iteration
-        class c.
+        """Returns the hidden writes on whose old contents a value depends. These are all W with ORIG(W, c) in `labels`
+        for any iteration class c. They are returned as bits (see `bits_of`).
         """
         return self.any_fresh(labels >> self.classes)
 
     def bits_of(self, writes: Iterable[int]) -> Labels:
-        """Returns a set of hidden writes as bits, with the bit of the label FRESH(W, 0) for each of these hidden writes
-        W. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
+        """Returns a set of hidden writes as bits. It has the bit of the label FRESH(W, 0) for each hidden write W of the
+        set. Functions that take or return hidden writes "as bits" use this form. writes: indices of the hidden writes.
         """
         return unite(1 << (2 * self.classes * write) for write in writes)
 
@@ -185,12 +187,12 @@ class LabelSpace:
             bits ^= lowest
 
     def meet(self, ends: Sequence[Labels], writes_inside: frozenset[int]) -> Labels:
-        """Returns the dependence set of a value where alternative paths through the program join, as after a conditional. It
-        is the union of the paths' sets, without some labels of the hidden writes on these paths.
+        """Returns the dependence set of a value where alternative paths join, such as the branches of a conditional. It is
+        the union of the value's sets on all paths, without some ORIG labels.
 
-        FRESH(W, c) in a set says that the value depends on what the write W wrote (c is an iteration class), ORIG(W, 0)
-        that it depends on the contents from before W. On a path that does not lead through W's kernel, the program means
-        these contents. So if one path has FRESH(W, c) and another has not, ORIG(W, 0) of the other path is left out.
+        A path that does not call the kernel of a hidden write W means the contents from before W, so these are right. If
+        one path has FRESH(W, c) for any iteration class c, ORIG(W, 0) is left out of the sets of all paths that have no
+        such label.
 
         ends: the value's set at the end of each path. writes_inside: indices of the hidden writes on these paths; the
         labels of all other writes are kept.
@@ -206,9 +208,7 @@ class LabelSpace:
         )
 
     def mark(self, key: object) -> Labels:
-        """Returns the bit that represents the mark with this key in a dependence set; the same key always gives the
-        same bit.
-        """
+        """Returns the bit of the mark with the key `key`. The same key always gives the same bit."""
         number = self._marks.get(key)
         if number is None:
             number = self._marks[key] = len(self._marks)
@@ -221,24 +221,26 @@ class LabelSpace:
         return 1 << (2 * self.classes * self.writes + number)
 
     def without_marks(self) -> "LabelSpace":
-        """Returns a new label space for the same hidden writes and loops, for an evaluation that makes its own marks."""
+        """Returns a new label space for the same hidden writes and loops, without marks. An evaluation can then make
+        marks of its own.
+        """
         return LabelSpace(self.writes, self.depth)
 
     def wrong_about(self, write: int) -> Labels:
-        """Returns the bits of all marks made so far which say that a value is wrong about this hidden write in the
-        current iteration.
+        """Returns the bits of all marks so far that say that a value is wrong about a hidden write in the current
+        iteration.
         """
         return self._wrong.get(write, 0)
 
     def wrong_before(self, write: int) -> Labels:
-        """Returns the bits of some marks in `wrong_about(write)`: the marks on operations of the program, without those on
+        """Returns those bits of `wrong_about(write)` whose marks are on operations of the program. Leaves out the marks on
         instructions of the optimized module.
         """
         return self._before.get(write, 0)
 
     def marks_in(self, labels: Labels) -> list[object]:
-        """Returns the keys of the marks in the set, each once. If `advance` has replaced a mark by another one, the new mark
-        counts under the old mark's key.
+        """Returns the keys of the marks in a dependence set, each once. A mark that `advance` has put in place of an older
+        one has the key of the older one.
         """
         digits = bin(labels >> (2 * self.classes * self.writes))[:1:-1]
         found: list[object] = []
@@ -250,12 +252,12 @@ class LabelSpace:
         return list(dict.fromkeys(found))
 
     def advance(self, labels: Labels, level: int, writes_inside: frozenset[int]) -> Labels:
-        """Returns the dependence set after one more iteration of a loop. level: nesting level of the loop (1 =
+        """Returns a value's dependence set after one more iteration of a loop. level: nesting level of the loop (1 =
         outermost). writes_inside: indices of the hidden writes in the loop.
 
-        The labels of these writes change their iteration class: class 0 becomes `level`, and class c >= 1 becomes
-        min(c, level), since the outermost loop that advanced counts. A value that was wrong about a write stays wrong:
-        the write of the next iteration overwrites another value.
+        The labels of these writes change their iteration class. Class 0 becomes `level`; class c >= 1 becomes min(c, level),
+        because the outermost loop that advanced counts. A value that was wrong about a write stays wrong: the write of the
+        next iteration does not overwrite it.
         """
         if not labels:
             return labels
@@ -295,7 +297,7 @@ def transfer_call(
 ) -> CallTransfer:
     """Returns the dependence sets after a custom call, by the rules in the module's docstring. operands: the set of
     each operand before the call. writes: the call's own hidden writes. direct: whether labels describe only the bytes
-    of a value itself, and not the values from which these were computed.
+    of a value itself, and not the values from which the bytes were computed.
     """
     read, scratch = 0, _find_scratch(effects, writes)
     for number, labels in enumerate(operands):
@@ -328,11 +330,11 @@ _STEPS, _BOUNDS, _BITS = having(Trait.STEPS), having(Trait.BOUNDS), frozenset({"
 
 
 def decides(instruction: HloInstruction) -> bool:
-    """Returns whether the operation turns numbers into a decision. The result then mostly stays the same if the operands
+    """Returns whether an operation turns numbers into a decision. Its result mostly stays the same if the operands
     change slightly.
 
-    Examples are comparisons and other step functions, conversions to integers, and operations that limit a single number, as
-    in clipping by a norm.
+    Examples are comparisons, step functions and conversions to integers. A limit of a single number, such as
+    `minimum(norm, 1.0)`, is a decision too.
     """
     if instruction.opcode in _BOUNDS:
         return count_elements(instruction.shape) == 1
@@ -361,8 +363,8 @@ _NOT_RECORDED = having(Trait.NO_OPERATION) - having(Trait.FROM_NOTHING)
 
 @dataclass(slots=True, eq=False)
 class InertInstructions:
-    """Finds the instructions that one evaluation of the schedule can skip because none of their values has a label. If the
-    operands of such an *inert* instruction have empty dependence sets, its result has an empty set, too.
+    """Finds the instructions that one evaluation of the schedule can skip. No label starts at such an instruction or inside
+    it. So if the dependence sets of its operands are empty, the set of its result is empty too (it is *inert*).
     """
 
     module: HloModule
@@ -402,7 +404,7 @@ class InertInstructions:
         return [self.module.homes[one.id].id for one in self.module.callers.get(number, ())]
 
     def is_inert(self, instruction: HloInstruction) -> bool:
-        """Returns whether no label can start at this scheduled instruction or inside it. The evaluation may then skip the
+        """Returns whether no label can start at a scheduled instruction or inside it. The evaluation may then skip the
         instruction if its operands have no labels either.
         """
         if instruction.opcode == "fusion" and instruction.called_computations[0] in self._active:
@@ -410,8 +412,8 @@ class InertInstructions:
         return instruction.id not in self.started and instruction.opcode not in _FOLLOWED
 
     def list_sought(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """Returns the operations in `wanted` that this skipped instruction computes: the instruction itself, or operations
-        fused into it. They are to be recorded although the instruction is skipped.
+        """Returns the operations in `wanted` that a skipped instruction computes. These are the instruction itself, or
+        operations fused into it. They are to be recorded although the instruction is skipped.
         """
         if instruction.opcode == "fusion":
             return self._sought.get(instruction.called_computations[0], [])

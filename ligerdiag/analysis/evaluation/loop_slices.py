@@ -1,6 +1,11 @@
 """Finds calls in a loop that get a different slice of an array in each iteration, so that no two iterations touch the
 same bytes.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself. A *memory slice* is the bytes that the buffer
+assignment gives to one array; it has a number. A dependence set says on which hidden writes a value depends (see
+`evaluation.labels`).
+
 XLA lets a kernel work on a slice of a larger array in place, by fusing the call with `dynamic-slice`. The slices of
 different iterations are disjoint if all of this holds:
 
@@ -26,8 +31,8 @@ _NAMES = having(Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bool:
-    """Returns whether operand number `operand` of a call is a different part of an array in each iteration of the loop
-    around the call. frames: the call path that ends at the call.
+    """Returns whether a call gets a different part of an array in each iteration of the loop around it. operand: number
+    of the operand to look at. frames: the call path that ends at the call.
     """
     if len(frames) < 3 or frames[-2].instruction.opcode != "fusion" or frames[-3].instruction.opcode != "while":
         return False
@@ -51,8 +56,8 @@ def takes_distinct_slices(module: HloModule, frames: Frames, operand: int) -> bo
 
 
 def is_made_outside(module: HloModule, places: Places, write: ActualWrite, number: int) -> bool:
-    """Returns whether no instruction in the loop around the write's call defines a value in the memory slice `number`.
-    Writes of earlier iterations are then only in parts of that slice that this iteration does not take.
+    """Returns whether the values in memory slice `number` all come from outside of the loop around the write's call. Then
+    writes of earlier iterations have changed only parts of the slice that this iteration does not take.
     """
     body = module.computations[write.frames[-3].instruction.called_computations[0]]
 
@@ -65,11 +70,10 @@ def is_made_outside(module: HloModule, places: Places, write: ActualWrite, numbe
 def forget_other_slices(
     operands: Sequence[Labels], writes: Sequence[HiddenWrite], actual: Sequence[ActualWrite], space: LabelSpace
 ) -> list[Labels]:
-    """Returns the dependence sets of a call's operands without the labels of the call's own writes in earlier iterations.
-    Those writes changed parts of the operand that this iteration does not read.
+    """Returns the dependence sets of a call's operands without labels of the call's writes in earlier iterations. These
+    writes changed parts of the array that the call does not read in this iteration.
 
-    operands: the set of each operand. writes: the call's own hidden writes. actual: the places of these writes in the
-    schedule.
+    operands: the set of each operand. writes: the call's hidden writes. actual: these writes as the schedule performs them.
     """
     found = list(operands)
     by_index = {write.index: write for write in writes}

@@ -24,8 +24,8 @@ _SILENT = having(Trait.LAUNCHES_NOTHING, Trait.FORWARDS, Trait.CONTROL_FLOW)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Accesses:
-    """The scheduled instructions that read the memory which one hidden write overwrites, and those that read the values from
-    which the overwritten value was made.
+    """The scheduled instructions that read the memory of one hidden write. Also those that read a value from which the
+    overwritten value was copied, cast or gathered.
     """
 
     before: tuple[HloInstruction, ...]
@@ -43,8 +43,8 @@ def find_accesses(
     actual: tuple[ActualWrite, ...],
     times: Mapping[int, int],
 ) -> Mapping[int, Accesses]:
-    """Returns a mapping from the index of each hidden write to the instructions that read the memory which the write
-    overwrites. times: maps the id of an instruction to its LogicalTime (position in the flattened schedule).
+    """Returns, by index of the hidden write, the instructions that read the memory that the write overwrites. times: maps
+    the id of an instruction to its LogicalTime (position in the flattened schedule).
     """
     readers = [
         instruction
@@ -97,7 +97,9 @@ def _find_sources(kernel: HloInstruction, write: HiddenWrite) -> list[HloInstruc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBuffers:
-    """An operand and another buffer of the same call that lie in exactly the same bytes."""
+    """Two buffers of one kernel call that have exactly the same bytes. One is an operand, the other an operand or an
+    output.
+    """
 
     operand: int
     buffer: int
@@ -107,8 +109,8 @@ class SharedBuffers:
 
 
 def find_shared_buffers(call: HloInstruction, positions: Positions) -> Iterator[SharedBuffers]:
-    """Yields, for each operand of a call, the other buffers of the call that share its bytes; a declared alias comes
-    first.
+    """Yields the pairs of buffers of a call that share bytes, operand by operand. Of the pairs of one operand, a declared
+    alias comes first.
     """
     count = len(call.operands)
     leaves = list(iterate_leaves(call.shape))

@@ -1,6 +1,9 @@
 """Computes which instructions are forced to run before which others: by data and control edges inside a computation,
 and by the nesting of computations.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself.
+
 An earlier position in the schedule forces nothing: the next compiler, flag or GPU may choose another order. An
 asynchronous instruction counts as finished when its done has run, and not before.
 """
@@ -19,7 +22,7 @@ _BETWEEN = having(Trait.UPDATE, Trait.FORWARDS, Trait.TAKES_ELEMENT)
 
 
 class Order:
-    """Answers whether one instruction is forced to run before another, by a search along operands and control edges.
+    """Finds out whether one instruction is forced to run before another, by a search along operands and control edges.
 
     Edges only lead forward in a computation's schedule, so a search looks only at the instructions scheduled between the
     first and the second one. The search from each instruction keeps its state, so that a later search from the same
@@ -32,10 +35,11 @@ class Order:
         self._before: dict[int, _Search] = {}
 
     def is_forced(self, first: Frames, second: Frames, *, from_second: bool = False) -> bool:
-        """Returns whether operands and control edges force `first` to run before `second`, within one iteration of every
-        loop around the two. Also returns True in three cases in which there is nothing to order. One of the two contains the
-        other; they are in two branches of which only one runs; or one is in the body and one in the condition of the same
-        loop. first, second: the call paths of two scheduled instructions.
+        """Returns whether operands and control edges force `first` to run before `second`. Looks at one iteration of every
+        loop around the two. first, second: the call paths of two scheduled instructions.
+
+        Also returns True if there is nothing to order. This is so if one instruction contains the other, or if the two
+        are in different branches of a conditional, or in the body and the condition of one loop.
 
         from_second: search backward from `second`, which is cheaper if many calls have the same `second`.
         """
@@ -114,8 +118,8 @@ class _Line:
 
     @classmethod
     def of(cls, computation: HloComputation) -> "_Line":
-        """Returns the computation's instructions in the order of the schedule; if the schedule violates their edges or
-        lacks some of them, in an order made from operands and control edges.
+        """Returns the computation's instructions in the order of the schedule. If the schedule lacks some of them or
+        contradicts their edges, the order is made from operands and control edges.
         """
         listed = computation.sequence or computation.instructions
         line = cls(listed, {instruction.id: n for n, instruction in enumerate(listed)})
@@ -129,15 +133,13 @@ class _Line:
         return cls(order, {instruction.id: n for n, instruction in enumerate(order)})
 
     def before(self, instruction: HloInstruction) -> tuple[int, ...]:
-        """Returns the ids of the instructions in the same computation that must come before this one: its operands and
-        its control predecessors.
-        """
+        """Returns the ids of the operands and control predecessors of an instruction, which must come before it."""
         return (*[operand.id for operand in instruction.operands], *instruction.control_predecessors)
 
 
 def compute_logical_times(module: HloModule) -> dict[int, int]:
-    """Returns a mapping from the id of each instruction to its LogicalTime, which is its 0-based position in XLA's flattened
-    schedule. Instructions of called computations come before their caller.
+    """Returns the LogicalTime of each instruction by its id. This is its 0-based position in XLA's flattened schedule.
+    Instructions of called computations come before their caller.
 
     The flattening follows HloLiveRange (xla/hlo/utils/hlo_live_range.h).
     """

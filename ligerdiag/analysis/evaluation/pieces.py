@@ -48,7 +48,7 @@ class Pieces:
         return unite(self.labels)
 
     def add(self, labels: Labels) -> "Pieces":
-        """Returns the same pieces with these labels added to the set of each piece."""
+        """Returns the pieces with the labels `labels` added to the set of each."""
         return Pieces(self.shape, self.dimension, self.limits, tuple([one | labels for one in self.labels]))
 
     def split(self, limits: Sequence[int]) -> tuple[Labels, ...]:
@@ -58,8 +58,8 @@ class Pieces:
         return tuple([self.labels[bisect_left(self.limits, limit)] for limit in limits])
 
     def placed(self, shape: tuple[int, ...], dimension: int) -> "Pieces":
-        """Returns the pieces of an array of another shape, as after a transpose or a broadcast. They have the same
-        limits and sets, and lie along the dimension `dimension` of that array.
+        """Returns the same pieces for an array whose shape has changed, as by a transpose or a broadcast. shape: the new
+        shape. dimension: the dimension of the new array that consists of these pieces.
         """
         return Pieces(shape, dimension, self.limits, self.labels)
 
@@ -79,9 +79,10 @@ class ArrayRegion:
     """End of the region along the dimension, exclusive."""
 
     def replace(self, value: PiecewiseLabels, dropped: Labels, added: Labels) -> Pieces:
-        """Returns the dependence sets of the array's pieces after this region was overwritten: inside the region, each
-        set loses the labels `dropped` and gains `added`. If the array has pieces along another dimension, these are
-        lost. value: the dependence sets of the array before the overwrite.
+        """Returns the dependence sets of the array's pieces after a kernel has overwritten the region. Inside the
+        region, each set loses the labels `dropped` and gains the labels `added`.
+
+        value: the dependence sets before. If they belong to pieces along a different dimension, these pieces are lost.
         """
         if isinstance(value, int) or (value.shape, value.dimension) != (self.shape, self.dimension):
             value = Pieces(self.shape, self.dimension, (self.shape[self.dimension],), (union_of(value),))
@@ -96,7 +97,7 @@ class ArrayRegion:
         )
 
     def covers(self, reader: HloInstruction) -> bool:
-        """Returns whether the instruction is a slice of the array that takes only elements of this region."""
+        """Returns whether the instruction is a slice of the array that takes only elements of the region."""
         if reader.opcode != "slice" or tuple(reader.operands[0].shape.dimensions) != self.shape:
             return False
         bounds = reader.proto.slice_dimensions
@@ -105,7 +106,7 @@ class ArrayRegion:
         return self.start <= bounds[self.dimension].start < bounds[self.dimension].limit <= self.limit
 
     def is_disjoint_from(self, slice_: HloInstruction) -> bool:
-        """Returns whether the instruction is a slice of the array that takes no element of this region."""
+        """Returns whether the instruction is a slice of the array that takes no element of the region."""
         other = find_region(slice_)
         if other is None or (other.shape, other.dimension) != (self.shape, self.dimension):
             return False
@@ -113,9 +114,10 @@ class ArrayRegion:
 
 
 def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
-    """Returns the rows of an array that contain at least one of these bytes; None if all rows do, or if it is unknown which
-    rows do. span: first byte and end, exclusive. A row is the part of the array at one index of its most major dimension
-    above 1.
+    """Returns the rows of an array that contain at least one of certain bytes. span: the first byte and the end,
+    exclusive. Returns None for all rows, or if it is unknown which rows.
+
+    A row is the part of the array at one index of the most major dimension with a size above 1.
     """
     size = compute_byte_size(shape)
     dimensions = tuple(shape.dimensions)
@@ -132,7 +134,7 @@ def find_rows(shape: ShapeProto, span: tuple[int, int]) -> ArrayRegion | None:
 
 
 def find_region(slice_: HloInstruction) -> ArrayRegion | None:
-    """Returns the region that a slice instruction takes of its operand; None if it takes the whole operand, cuts
+    """Returns the region that a slice instruction takes of its operand. Returns None if it takes the whole operand, cuts
     several dimensions, or skips elements.
     """
     if slice_.opcode != "slice":
@@ -153,8 +155,8 @@ def union_of(value: PiecewiseLabels) -> Labels:
 
 
 def follow_pieces(instruction: HloInstruction, operands: Sequence[PiecewiseLabels]) -> PiecewiseLabels | None:
-    """Returns one dependence set for each piece of the instruction's result, or one set for the whole
-    result. Returns None if that set is just the union of the operands' sets.
+    """Returns the dependence sets of the pieces of an instruction's result, or one set for the whole result. Returns
+    None if the result has no pieces, and its set is the union of the operands' sets.
 
     operands: for each operand its dependence set, or the sets of its pieces.
     """
@@ -309,8 +311,8 @@ def _combine(
 
 
 def find_product_dimension(product: HloInstruction, side: int, dimension: int) -> int | None:
-    """Returns the dimension of a product's result that corresponds to this dimension of an operand; None if the
-    dimension is contracted, or if the product is of an unknown kind. side: 0 for the left operand, 1 for the right one.
+    """Returns the dimension of a product's result that corresponds to a dimension of an operand. side: 0 for the left
+    operand, 1 for the right one. Returns None if the dimension is contracted, or if the kind of product is unknown.
     """
     numbers = _read_numbers(product)
     if side > 1 or numbers is None:
@@ -328,7 +330,7 @@ def find_product_dimension(product: HloInstruction, side: int, dimension: int) -
 
 
 def get_product_shape(product: HloInstruction) -> tuple[int, ...]:
-    """Returns the dimensions of a product's result, which may be the first of several results of the instruction."""
+    """Returns the dimensions of a product's result. If the instruction has several results, the product is the first."""
     shape = product.shape
     return tuple((shape.tuple_shapes[0] if is_tuple(shape) and shape.tuple_shapes else shape).dimensions)
 

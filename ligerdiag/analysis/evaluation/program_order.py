@@ -79,9 +79,10 @@ CARRIED: TagPath = (-1,)
 
 
 def name_leaf(path: TagPath, number: int) -> TagPath:
-    """Returns a tag path that names one leaf in the result of a loop or conditional, so that a mark can be put on the leaf.
-    It is the path of the loop or conditional, followed by a negative number, which is no operation's tag. number: number of
-    the leaf.
+    """Returns a tag path for one leaf in the result of a loop or conditional. The leaf can then get a mark.
+
+    path: tag path of the loop or conditional. number: number of the leaf. The last element is negative, `(5, -2)` for leaf 0
+    of loop 5, and so is no operation's tag.
     """
     return (*path, -2 - number)
 
@@ -95,7 +96,7 @@ _OPERANDWISE = having(Trait.OPERANDWISE) - having(Trait.START)
 
 @dataclass(slots=True)
 class TaggedSet:
-    """The dependence set of one tagged operation of the program, and the nearest tagged operations from which it is
+    """A tagged operation of the program with its dependence set, and the nearest tagged operations from which it is
     computed.
     """
 
@@ -154,15 +155,14 @@ def compute_intended(
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
     direct: bool = False,
 ) -> Intended:
-    """Evaluates the unoptimized module in program order; returns the dependence sets of its values.
+    """Evaluates the unoptimized module in program order, and returns the dependence sets of its values.
 
-    marked: maps the tag path of an operation to marks, extra bits that the set of its result gets. canonicalized:
-    whether MLIR's canonicalizer has changed the module. has_snapshots: whether snapshots show which version of a value
-    autodiff means to read; a canonicalized module has none. records: whether to return `tagged` too; otherwise only the
-    outputs count. undecided: marks that end at a decision (see `labels.decides`), and at a choice between alternatives
-    unless every alternative has them. rows: maps the index of a hidden write to the rows of the array that it
-    overwrites; a write without an entry overwrites all rows. direct: whether a set describes only the bytes of a value
-    itself (see `labels.transfer_call`).
+    marked: maps the tag path of an operation to marks, extra bits in the set of its result. canonicalized: whether MLIR's
+    canonicalizer has changed the module. has_snapshots: whether snapshots show which version of a value autodiff means to
+    read; a canonicalized module has none. records: whether to fill `Intended.tagged` too, or only the outputs. undecided:
+    marks that end at a decision (see `labels.decides`), and at a choice if one of its alternatives lacks them. rows: maps
+    the index of a hidden write to the rows that it overwrites; a write without an entry overwrites all rows. direct: whether
+    a set describes only the bytes of a value itself (see `labels.transfer_call`).
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -268,7 +268,7 @@ class _Evaluation:
         return Intended(outputs, self.tagged, self._given, self.confluences)
 
     def allocate(self, shape: ShapeProto, labels: Labels) -> StoredValue:
-        """Makes new storage for a value of this shape. labels: the dependence set that every leaf gets."""
+        """Makes new storage for a value of shape `shape`. labels: the dependence set that every leaf gets."""
         if is_tuple(shape):
             return tuple([self.allocate(child, labels) for child in shape.tuple_shapes])
         self._storage.append(labels)
@@ -495,9 +495,9 @@ class _Evaluation:
         return sets
 
     def read_leaves(self, reader: HloInstruction, value: StoredValue) -> list[Labels]:
-        """Returns the dependence set of each leaf of the value that a computation returns, with a mark for each
-        ambiguity of the leaf (a reason why its intended version is unknown, see `ambiguities`). reader: root of the
-        computation, which the marks name as the reader.
+        """Returns the dependence set of each leaf of a computation's result. The set has a mark for each ambiguity of the
+        leaf, a reason why its intended version is unknown (see `ambiguities`). value: the result. reader: root of the
+        computation; the marks name it as the reader.
         """
         return [self._storage[index] | self.ambiguities.find_of_storage(reader, index) for index in list_leaves(value)]
 

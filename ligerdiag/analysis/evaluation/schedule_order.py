@@ -40,6 +40,7 @@ from ligerdiag.analysis.evaluation.label_memory import (
 from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
 from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
+from ligerdiag.analysis.evaluation.replaced_slices import find_replacing
 from ligerdiag.analysis.writes import EffectsOf, Frame, Frames, HiddenWrite, list_entered
 from ligerdiag.hlo.counters import find_trips, runs_once
 from ligerdiag.hlo.dataflow import find_start, is_operandwise
@@ -118,6 +119,14 @@ class ScheduleEvaluation:
     iteration of a loop. Only writes with `ActualWrite.slice_tags` are listed: by these tags, other instructions that
     take the same part are recognized.
     """
+    _replacing: dict[int, list[ActualWrite]] = field(init=False)
+    """Maps the id of an update of a slice to the hidden writes of which it replaces every element."""
+    _seen_before: dict[ActualWrite, bool] = field(default_factory=dict[ActualWrite, bool])
+    """Maps a hidden write to whether its array already depended on it when the kernel ran last, as in a loop that XLA has
+    unrolled.
+    """
+    _with_replacing: frozenset[int] = field(init=False)
+    """Ids of the computations that contain one of these updates."""
     _lucky: Labels = field(init=False)
     """The marks of all lucky reads (reads that nothing orders with a hidden write), as one set."""
     _reads_pieces: frozenset[int] = field(init=False)
@@ -145,6 +154,9 @@ class ScheduleEvaluation:
             self._by_call[write.call.id].append(write)
             for number in write.slices if write.distinct_per_iteration and write.slice_tags else ():
                 self._distinct_slices.setdefault(number, []).append(write)
+
+        self._replacing = find_replacing(self.module, self.actual_writes, self.writes)
+        self._with_replacing = frozenset([self.module.homes[number].id for number in self._replacing])
 
     def _list_raced_dones(self) -> list[int]:
         """Returns the ids of the instructions that finish an asynchronous start which races with a kernel. They get the
@@ -228,6 +240,8 @@ class ScheduleEvaluation:
 
     def _compute(self, instruction: HloInstruction, frames: Frames) -> None:
         reads = self._read_operands(instruction)
+        if instruction.id in self._replacing:
+            reads = self._forget_replaced(instruction, instruction, reads)
         labels = 0
         for _, _, one in reads:
             labels |= one
@@ -288,6 +302,8 @@ class ScheduleEvaluation:
         itself. Records the set if the instruction has a tag.
         """
         is_itself = True
+        if instruction.id in self._replacing:
+            reads = self._forget_replaced(instruction, scheduled, reads)
         if labels and instruction.opcode == "dynamic-slice" and self._distinct_slices:
             labels = self._forget_other_iterations(instruction, scheduled, labels, reads)
         if self.carried:
@@ -309,15 +325,15 @@ class ScheduleEvaluation:
         return labels if place is None else labels & ~self.memory.list_overwritten(place, instruction)
 
     def find_started(self, instruction: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
-        """Returns the ORIG labels (dependences on contents from before a write) and the marks (extra bits) that start
-        at this instruction.
+        """Returns the ORIG labels and the marks that start at an instruction. ORIG labels are dependences on contents
+        from before a write, marks are extra bits.
         """
         return self._find_starting(instruction, scheduled, reads) | self.marked.get(instruction.id, 0)
 
     def record(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
     ) -> None:
-        """Records the dependence set of an operation that has a tag, if the set is not empty or the operation is in
+        """Records the dependence set of a tagged operation. Does nothing if the set is empty and the operation is not in
         `wanted`.
         """
         path = self.module.tags.get(instruction.id) if self.records else None
@@ -329,7 +345,8 @@ class ScheduleEvaluation:
         pieces = (
             self._find_pieces(instruction, reads) if self.memory.pieces or instruction.id in self._reads_pieces else {}
         )
-        summary = None if pieces or self._reads_distinct_slice(reads) else self.fusions.find(instruction)
+        is_followed = pieces or self._reads_distinct_slice(reads) or self._replaces_slice(instruction)
+        summary = None if is_followed else self.fusions.find(instruction)
         if summary is not None and self._started.isdisjoint(summary.computed):
             self._run_summarized(instruction, summary, reads)
             return
@@ -343,6 +360,35 @@ class ScheduleEvaluation:
         iteration of a loop.
         """
         return bool(self._distinct_slices) and any(place in self._distinct_slices for _, place, _ in reads)
+
+    def _replaces_slice(self, fusion: HloInstruction) -> bool:
+        return bool(self._with_replacing) and not self._with_replacing.isdisjoint(fusion.called_computations)
+
+    def find_replaced(self, update: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]) -> Labels:
+        """Returns the labels FRESH of the hidden writes of which the update replaces every element, if they have overwritten
+        the array that it updates since the schedule last defined that array.
+        """
+        place = find_read_place(self.module, update, scheduled, reads) if update.id in self._replacing else None
+        raw = () if place is None else self.memory.raw.get(place, ())
+        return unite(
+            self.space.fresh(write.write)
+            for write in self._replacing.get(update.id, ())
+            if place in write.slices and any(one is write for one in raw) and not self._seen_before.get(write, True)
+        )
+
+    def _forget_replaced(
+        self, update: HloInstruction, scheduled: HloInstruction, reads: tuple[Read, ...]
+    ) -> tuple[Read, ...]:
+        """Returns the reads of an update of a slice; the updated array is without the writes that the update replaces."""
+        replaced = self.find_replaced(update, scheduled, reads)
+        place = find_read_place(self.module, update, scheduled, reads)
+        number = 0 if update is scheduled else update.operands[0].proto.parameter_number
+        return tuple(
+            [
+                (operand, at, labels & ~replaced if (operand, at) == (number, place) else labels)
+                for operand, at, labels in reads
+            ]
+        )
 
     def _forget_other_iterations(
         self, instruction: HloInstruction, scheduled: HloInstruction, labels: Labels, reads: tuple[Read, ...]
@@ -419,7 +465,7 @@ class ScheduleEvaluation:
                 self.memory.put(number, product.add(started))
 
     def call_fused(self, call: HloInstruction, operands: list[Labels]) -> Labels:
-        """Records the effects of a custom call, inside a fusion or not: its hidden writes change memory. operands: the
+        """Performs the hidden writes of a custom call, and returns the dependence set of its results. operands: the
         dependence set of each operand.
         """
         own = self.writes.get(call.id, ())
@@ -439,6 +485,9 @@ class ScheduleEvaluation:
             if operands[write.operand] & self.space.all_original(write.index):
                 self._traced.add(write.index)
             for actual in placed.get(write.index, ()):
+                if self._replacing:
+                    fresh = self.space.fresh(write.index)
+                    self._seen_before[actual] = any(self.memory.sets.get(one, 0) & fresh for one in actual.slices)
                 luck = operands[write.operand] & self._lucky  # kept even if the kernel only writes
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
@@ -449,8 +498,8 @@ class ScheduleEvaluation:
         return transfer.results | unite(operands[number] & self._lucky for number in lucky)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
-        """Returns the outputs of a custom call whose declared alias is broken: the schedule keeps output and operand in
-        different bytes. Maps the index of each to the ORIG label of the write that the output misses.
+        """Returns the outputs of a custom call whose declared alias is broken. The schedule keeps output and operand in
+        different bytes, so the output misses the kernel's write. Maps the index of each output to this write's ORIG label.
         """
         own = [write for write in self.writes.get(call.id, ()) if write.output is not None and not write.unknown]
         return {write.output: self.space.original(write.index) for write in own if write.output is not None}

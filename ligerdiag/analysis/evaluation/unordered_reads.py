@@ -1,5 +1,9 @@
 """Finds the reads that nothing orders with a hidden write. This is the project's only definition of a lucky read.
 
+A *call path* leads from the entry computation to an instruction. It is a tuple of frames, each an instruction and the
+computation that contains it; the last frame is the instruction itself. A *memory slice* is the bytes that the buffer
+assignment gives to one array; it has a number.
+
 A scheduled instruction R reads a value that a hidden write W overwrites; `hlo.shared_storage` says which values W
 overwrites. R and W are ordered
 
@@ -53,9 +57,8 @@ def find_unordered_reads(
     writes_by_call: Mapping[int, tuple[HiddenWrite, ...]],
     effects_of: EffectsOf,
 ) -> UnorderedReads:
-    """Returns a mapping from the id of each reading instruction in the module to its lucky reads. A read is lucky if only
-    the order of this schedule decides whether it sees a hidden write. writes_by_call: maps the id of a call in the module to
-    its hidden writes.
+    """Returns the lucky reads of a module by id of the reading instruction. A read is lucky if it sees or misses a hidden
+    write only because of the order of this schedule. writes_by_call: maps the id of a call to its hidden writes.
     """
     if not writes or not module.is_scheduled:
         return {}
@@ -100,7 +103,7 @@ class _Search:
         sequence = computation.sequence or computation.instructions
         self._left -= len(sequence)
         if self._left < 0:
-            raise ArtifactError("the module calls its computations along too many paths of nested calls to analyse")
+            raise ArtifactError("the module has too many paths of nested calls to analyse")
         targeted, list_read = self._by_slice.keys(), self.places.list_read
         for instruction in sequence:
             opcode = instruction.opcode
@@ -191,11 +194,10 @@ class _Search:
 
 
 def avoids(module: HloModule, places: Places, write: ActualWrite, reader: Frames, number: int) -> bool:
-    """Returns whether the reader and the kernel use parts of one array without a common element. The kernel's part is its
-    operand.
+    """Returns whether a reader and a kernel use different elements of one array.
 
-    reader: call path to a slice of that array, or to a fusion that takes slices of it. number: the memory slice that
-    holds the array. Returns False if the kernel's part is unknown.
+    write: the kernel's part, its operand. reader: call path of an instruction that slices the array, or of a fusion that
+    does. number: the memory slice that holds the array. Returns False if the kernel's part is unknown.
     """
     instruction = reader[-1].instruction
     if write.region is None or number not in write.slices:

@@ -46,8 +46,8 @@ class ChangeKind(StrEnum):
 
 
 class Instead(StrEnum):
-    """The state of a kernel call in a compile that lacks a hidden write of the other compile. For example, the call now
-    declares the write.
+    """The state of a kernel call in a compile that lacks the call's hidden write. For example, the call declares the
+    write there.
     """
 
     DECLARED = "declared"
@@ -78,8 +78,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderPair:
-    """One reader of an overwritten value as it is in the first and in the second compile. A field is None if that compile
-    lacks the reader.
+    """One reader of an overwritten value, as it is in the first and in the second compile. `before` is None if the first
+    compile lacks the reader, `after` if the second one does.
     """
 
     before: Reader | None
@@ -88,8 +88,8 @@ class ReaderPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodPair:
-    """One hidden write as it is in the first and in the second compile, and its changes. A field is None if that compile
-    lacks the write.
+    """One hidden write as it is in the first and in the second compile, and its changes. `before` is None if the first
+    compile lacks the write, `after` if the second one does.
     """
 
     before: Neighbourhood | None
@@ -104,8 +104,8 @@ class NeighbourhoodPair:
 
     @property
     def title(self) -> str:
-        """Returns the heading for the write, such as "`ce_kernel` operand 0". It comes from the first compile if this
-        compile has the write.
+        """Returns the heading for the write, such as "`ce_kernel` operand 0". It is taken from the first compile that has
+        the write.
         """
         return next(one.title for one in (self.before, self.after) if one is not None)
 
@@ -125,8 +125,8 @@ function returns equal values for them. No function uses an instruction's name o
 def compare_schedules(
     before: ScheduleFacts, after: ScheduleFacts
 ) -> tuple[tuple[Drift, ...], tuple[NeighbourhoodPair, ...]]:
-    """Compares two compiles. Returns (changes of the outputs, pairs). There is one pair for each hidden write, with the
-    changes around the write. The pairs of the writes in `before` come first.
+    """Compares two compiles of a program. Returns the changes of the outputs, and a pair for each hidden write with the
+    changes around it. Pairs of writes in `before` come first.
     """
     first = {_identify(one): one for one in before.neighbourhoods}
     second = {_identify(one): one for one in after.neighbourhoods}
@@ -138,8 +138,8 @@ def compare_schedules(
 
 
 def pair_readers(before: Sequence[Reader], after: Sequence[Reader]) -> tuple[ReaderPair, ...]:
-    """Pairs the readers of two compiles, by criteria from strict to loose; for a reader without a partner, the other field
-    of the pair is None.
+    """Pairs the readers of two compiles, by criteria from strict to loose. A reader that only one compile has is in a pair
+    with None.
     """
     left, right = dict(enumerate(before)), dict(enumerate(after))
     partner: dict[int, int] = {}

@@ -41,7 +41,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyChange:
-    """A change in the number of bytes that one call of the program copies for one cause on one source line."""
+    """The copies of one cause on one source line, if their bytes differ between two compiles."""
 
     cause: CopyCause
     file: str
@@ -58,9 +58,7 @@ class CopyChange:
 
     @property
     def place(self) -> str:
-        """Returns the source line as text, such as `train.py:41`; only the file if the line number is unknown, and an
-        empty text if the file is unknown, too.
-        """
+        """Returns the source line as text: `train.py:41`, only `train.py` if the line is unknown, '' if the file is."""
         return join_place(self.file, self.line)
 
     @property
@@ -79,7 +77,7 @@ _NAMES: Mapping[str, str] = {"reserved": "reserved memory", "copied": "copied by
 
 
 def compare_figures(before: MemoryFigures, after: MemoryFigures) -> tuple[FigureChange, ...]:
-    """Returns the figures that differ by more than the tolerance, sorted by their growth, the largest first."""
+    """Returns the figures that differ by more than the tolerance. The figure that grew most comes first."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in FIGURES]
     changes = [
         FigureChange(name=_NAMES.get(name, name), before=old, after=new)
@@ -93,8 +91,8 @@ type _Key = tuple[CopyCause, str, int]
 
 
 def compare_copies(before: Sequence[RecordedCopy], after: Sequence[RecordedCopy]) -> tuple[CopyChange, ...]:
-    """Returns the groups of copies, by cause and source line, that are new, grew, shrank or are gone; sorted by their
-    growth, the largest first.
+    """Returns the groups of copies that are new, larger, smaller or gone in the second compile. A group has one cause and
+    one source line. The group that grew most comes first.
     """
     old, new = _count(before), _count(after)
     pairs = {key: (old[key], new[key]) for key in (*new, *old)}

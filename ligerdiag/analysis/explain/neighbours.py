@@ -34,8 +34,9 @@ _STARTS_COMPUTATION = having(Trait.STARTS_COMPUTATION)
 
 
 def compute_neighbourhoods(context: Context) -> tuple[Neighbourhood, ...]:
-    """Returns one neighbourhood (the readers of the overwritten value) for each hidden write, in program order. If several
-    calls of the schedule perform a write, returns one for each of these calls.
+    """Returns the neighbourhood of each hidden write, in program order. It has the readers of the overwritten value, and
+    the values that share its bytes. If several calls of the schedule perform a write, it has one neighbourhood for each
+    call.
     """
     if not context.writes:
         return ()
@@ -86,8 +87,8 @@ class _Survey:
         return self.readers.times
 
     def describe(self, plain: Neighbourhood, write: HiddenWrite, actual: ActualWrite) -> Neighbourhood:
-        """Returns the neighbourhood of the call that performs the write. plain: this neighbourhood with only the fields
-        that are known without the schedule.
+        """Returns the neighbourhood of a call that performs the write. plain: the fields of the neighbourhood that are known
+        without the schedule.
         """
         overwritten = self.readers.find_overwritten(write, actual)
         kernel = overwritten.kernel

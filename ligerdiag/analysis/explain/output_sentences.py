@@ -26,8 +26,8 @@ from ligerdiag.text import count_of, join_words
 
 
 def describe_untraced(context: Context) -> tuple[str, ...]:
-    """Returns one line for each hidden write that makes outputs unknown because the operand's old value was not found in the
-    schedule.
+    """Returns one line for each hidden write whose operand's old value was not found in the schedule. Writes that make no
+    output unknown are left out.
     """
     verdicts = context.verdicts
     unknown = {c.write for o in verdicts.outputs.values() for c in o.causes if c.verdict is Verdict.UNKNOWN}
@@ -53,9 +53,8 @@ def _render_call(context: Context, write: HiddenWrite) -> str:
 
 
 def describe_ambiguities(pair: EvaluatedPair, verdicts: Verdicts) -> tuple[str, ...]:
-    """Returns one line for each ambiguity: the open question about the author's intention or about an instruction, and the
-    outputs that are unknown because of it.
-    """
+    """Returns one line for each ambiguity: the open question, and the outputs that are unknown because of it. The
+    question is about the author's intention, or about an instruction."""
     outputs: defaultdict[Ambiguity, list[str]] = defaultdict(list)
     for name, ambiguities in verdicts.ambiguities.items():
         for ambiguity in sorted(ambiguities, key=lambda d: (d.write, d.reason.value, d.instruction)):
@@ -211,8 +210,9 @@ class OutputSentences:
         )
 
     def describe_other_cause(self, name: str, number: int) -> str:
-        """Returns the end of the sentence about an output that is wrong without any hidden write. JAX has lost a write to a
-        Ref, or XLA keeps two values in the same bytes. Returns an empty text for any other output.
+        """Returns the end of the sentence about an output that is wrong without any hidden write. Then JAX has lost a write
+        to a Ref, or XLA keeps two values in the same bytes. Returns '' for an output that is right, or wrong because of a
+        hidden write.
         """
         output = self.context.verdicts.outputs[name]
         if any(cause.verdict is output.verdict for cause in output.causes):

@@ -20,8 +20,8 @@ def name_position(position: Position) -> str:
 
 
 def name_reader(pair: SharedBytes) -> str:
-    """XLA overwrites one value of the pair although it is still needed. Returns a phrase that says who needs it, such as
-    `%fusion.7 reads`, `the caller keeps` or `the program returns`.
+    """Returns a phrase that says who needs the lost value of the pair, such as `%fusion.7 reads`, `the caller keeps` or `the
+    program returns`.
     """
     if pair.reader is not None:
         return f"%{pair.reader.name} reads"
@@ -29,7 +29,7 @@ def name_reader(pair: SharedBytes) -> str:
 
 
 def describe_pair(pair: SharedBytes) -> str:
-    """Returns a clause that says how XLA loses one value of the pair by writing the other one over it."""
+    """Returns a clause that says which value of the pair XLA overwrites with the other one."""
     lost, other = name_position(pair.lost), name_position(pair.other)
     if pair.lost[0] is pair.other[0]:
         first, second = sorted((lost, other))
@@ -52,8 +52,8 @@ def describe_place(place: Slice) -> str:
 
 
 def describe_must_share(pair: SharedBytes, outputs: Sequence[str]) -> str:
-    """Returns a line about the pair for the section "not covered" of a report. It says that, without a buffer assignment,
-    nobody knows whether XLA copied the value first. outputs: names of all outputs of the program.
+    """Returns a line about the pair for the section "not covered" of a report. The module has no buffer assignment. The
+    line says that it is unknown whether XLA copied the lost value first. outputs: names of all outputs of the program.
     """
     names = [name for number, name in enumerate(outputs) if number in pair.outputs]
     reached = f": {describe_names(names, outputs)}" if names else ""

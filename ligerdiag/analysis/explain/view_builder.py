@@ -1,6 +1,8 @@
 """Builds the ScheduleView of one analysed module: the buffers that kernels overwrite, the instructions that use these
 buffers and when, and how each output is computed.
 
+The LogicalTime of an instruction is its position in XLA's flattened schedule.
+
 An *access* is an instruction's use of the bytes that a kernel overwrites; `verdict.reads` judges the accesses that are
 reads. If there are too many reads, the view keeps the reads that are blamed for an output that is wrong or right by luck,
 then the reads that run nearest to the kernel. A *step* is a scheduled instruction that the view shows. Up to a limit, the
@@ -183,8 +185,8 @@ class StepFinder:
         return frozenset(chosen)
 
     def count_omitted(self, chosen: frozenset[int]) -> int:
-        """Returns the number of scheduled instructions that compute something and that the view does not show. chosen: ids
-        of the instructions that it shows.
+        """Returns the number of scheduled instructions that the view leaves out. Only instructions that compute
+        something count. chosen: ids of the instructions that the view shows.
         """
         return sum(number not in chosen for number in self._list_computing())
 
@@ -194,9 +196,7 @@ class StepFinder:
         return tuple(sorted(found, key=lambda step: (step.start, -step.end, step.id)))
 
     def find_start(self, instruction: HloInstruction) -> int:
-        """Returns the LogicalTime at which the instruction begins; for a loop, this is the time of the first instruction
-        inside the loop.
-        """
+        """Returns the LogicalTime at which the instruction begins. A loop begins with the first instruction inside it."""
         times = self.flow.readers.times
         callees = instruction.called_computations if instruction.opcode == "while" else ()
         first = [one for callee in callees for one in self.flow.computations[callee].sequence[:1]]
@@ -324,9 +324,7 @@ _NAMED = 20
 
 @dataclass(slots=True, eq=False)
 class OutputViews:
-    """Describes how each output of one schedule is computed: its verdict, a path of steps that leads to it, and a
-    sentence.
-    """
+    """Describes each output of one schedule: its verdict, the steps that compute it, and a sentence about it."""
 
     context: Context
     accesses: tuple[BufferAccess, ...]
@@ -379,7 +377,7 @@ class OutputViews:
         return tuple(found)
 
     def list_notes(self) -> Iterator[str]:
-        """Yields one sentence for each kind of fact that the views of the outputs cannot show."""
+        """Yields sentences about omissions in the views of the outputs, such as paths that were not found."""
         if self.elsewhere:
             yield f"no hidden write makes {name_outputs(self.elsewhere)} wrong, but JAX or XLA does; no arrow shows how"
         if self.lost:
@@ -456,8 +454,8 @@ class OutputViews:
 
 
 def name_outputs(names: list[str]) -> str:
-    """Returns the names as text, such as "`a`, `b` and `c`"; if there are many, returns the first ones and the number of the
-    others.
+    """Returns the names of outputs as text, such as "`a`, `b` and `c`". Of many outputs, only the first ones are named and
+    the rest are counted.
     """
     shown = [f"`{name}`" for name in names[:_NAMED]]
     left = len(names) - len(shown)

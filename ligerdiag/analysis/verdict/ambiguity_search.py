@@ -61,8 +61,8 @@ class AmbiguitySearch:
     evaluator: Evaluator
 
     def find(self, possible: Mapping[int, Labels]) -> Ambiguities:
-        """Returns the ambiguities of all outputs. possible: the ORIG labels that may start at instructions without a
-        trusted name (see `_find_unidentified`).
+        """Returns the ambiguities of all outputs by name. possible: maps the id of an instruction without a trusted name to
+        the ORIG labels that may start there (see `_find_unidentified`).
         """
         found: dict[str, set[Ambiguity]] = {name: set() for name in self.outputs}
         for name, labels in zip(self.outputs, self.pair.intended.outputs, strict=True):

@@ -40,9 +40,7 @@ WRONG = (Verdict.STALE, Verdict.CLOBBERED)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadFinding:
-    """A read that is wrong, or right only by luck, with the names of the outputs that are wrong or latent because of
-    it.
-    """
+    """A wrong or lucky read, and the names of the outputs that are wrong or latent because of it."""
 
     write: HiddenWrite
     reader: HloInstruction
@@ -52,13 +50,13 @@ class ReadFinding:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the verdict on the outputs that are wrong or latent because of this read: stale, clobbered or latent."""
+        """Returns the verdict on the outputs that the read makes wrong or latent: stale, clobbered or latent."""
         return Verdict.LATENT if self.wrong is None else self.wrong.verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The verdicts on all outputs, and the reads that make outputs wrong, first those that make outputs stale."""
+    """The verdicts on all outputs, and the reads that make outputs wrong. Reads that make outputs stale come first."""
 
     outputs: Mapping[str, OutputVerdict]
     reads: tuple[ReadFinding, ...] = ()
@@ -76,8 +74,8 @@ class Blamed:
     """
 
     def drop(self, is_dropped: Callable[[str, Cause], bool]) -> "Blamed":
-        """Returns a copy without the causes for which `is_dropped` is true. A read is no longer blamed for an output that
-        has lost all causes which the read explained.
+        """Returns a copy without the causes for which `is_dropped` is true. A read keeps an output only if the output keeps
+        a cause that the read explains.
 
         is_dropped: takes the name of an output, and one of its causes.
         """
@@ -106,7 +104,7 @@ class BlameSearch:
     provenance: OperandProvenance
 
     def find(self, outputs: Mapping[str, OutputVerdict]) -> Blamed:
-        """Returns the verdicts and the reads that make outputs wrong. The verdict on an output is worse than before if the
+        """Returns the verdicts, and the reads that make outputs wrong. A verdict becomes worse than in `outputs` if the
         output depends on merged values or on a wrong operation.
         """
         outputs, mixed = blame_merged_values(outputs, self.pair, self.comparison, self.evaluator)
@@ -283,7 +281,9 @@ class BlameSearch:
 
 
 def find_latent(pair: EvaluatedPair, outputs: Mapping[str, OutputVerdict]) -> tuple[ReadFinding, ...]:
-    """Returns the lucky reads (right only by this schedule's order) on which latent outputs depend."""
+    """Returns the lucky reads on which latent outputs depend. A lucky read is right only because of the order of this
+    schedule.
+    """
     reached: dict[LuckyRead, list[str]] = {}
     for name, output in outputs.items():
         for cause in output.causes:

@@ -32,8 +32,8 @@ type _Place = tuple[TagPath, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectErrors:
-    """For each operation and each output, the hidden writes whose bytes it reads wrongly. It misses such a write although it
-    should see it, or sees it although it should not.
+    """The hidden writes whose bytes each operation and each output reads wrongly. It misses such a write, or sees it and
+    should not.
     """
 
     operations: Mapping[_Place, Errors]
@@ -44,8 +44,8 @@ class DirectErrors:
     """
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Returns the wrong operations, each with only the writes whose bytes it reads wrongly. An operation that reads
-        no kernel's bytes wrongly keeps all of its writes.
+        """Returns the wrong operations, each with errors only about writes whose bytes it reads wrongly. An operation that
+        reads no kernel's bytes wrongly keeps all of its errors.
         """
         found: list[Differing] = []
         for every in differing:
@@ -56,7 +56,7 @@ class DirectErrors:
         return tuple(found)
 
     def drop_bystanders(self, found: Blamed) -> Blamed:
-        """Returns a copy of the verdicts and of the blamed reads, without the writes that are not responsible for an
+        """Returns a copy of the verdicts and of the blamed reads. It lacks the writes that are not responsible for an
         output.
         """
         responsible = {name: set(self.outputs.get(name, ())) for name in found.outputs}
@@ -84,9 +84,10 @@ def needs_direct_errors(differing: tuple[Differing, ...], outputs: Mapping[str, 
 def find_direct_errors(
     names: tuple[str, ...], *, pair: EvaluatedPair, evaluator: Evaluator, comparison: Comparison
 ) -> DirectErrors:
-    """Evaluates both programs once more with direct dependence sets, which contain only the kernels that wrote a
-    value's own bytes. Returns the writes whose bytes each operation and each output reads wrongly. names: names of the
-    outputs.
+    """Returns the writes whose bytes each operation and each output reads wrongly. names: names of the outputs.
+
+    Evaluates program and schedule once more with direct dependence sets. A direct set contains only the kernels that wrote
+    the value's own bytes.
     """
     direct = replace(evaluator, direct=True)
     intended = direct.run_intended()

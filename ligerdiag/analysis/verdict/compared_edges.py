@@ -77,18 +77,18 @@ class Differing:
 
     @property
     def is_same(self) -> bool:
-        """Returns whether the instruction may compute the operation: it has the operation's opcode, or is a custom call
-        that may implement the operation. A pass may have copied the tag to an instruction that does something else.
+        """Returns whether the instruction may compute the operation. It has the operation's opcode, or is a custom call that
+        may implement the operation. False if a pass has copied the tag to an instruction that does something else.
         """
         return is_same_operation(self.tagged.opcode, self.occurrence.instruction)
 
     def keep(self, bits: Labels) -> "Differing":
-        """Returns a copy with only the errors about these hidden writes."""
+        """Returns a copy with only the errors about certain hidden writes. bits: these writes, as bits."""
         return replace(self, errors=self.errors & bits)
 
 
 def compare_outputs(names: tuple[str, ...], pair: EvaluatedPair, comparison: Comparison) -> dict[str, OutputVerdict]:
-    """Maps the name of each output to the verdict on its own edge. names: the names of all outputs, in their order."""
+    """Returns the verdict on each output's own edge, by the output's name. names: names of all outputs, in order."""
     meant, delivered = (chain(one.outputs, repeat(0)) for one in (pair.intended, pair.actual))
     return {name: comparison.compare(ComparedEdge(*sets)) for name, *sets in zip(names, meant, delivered, strict=False)}
 
@@ -360,11 +360,11 @@ def _find_part(operand: HloInstruction, evaluator: Evaluator) -> HloInstruction:
 def find_authored_occurrences(
     differing: Sequence[Differing], is_authored: Callable[[TagPath, Occurrence], bool]
 ) -> tuple[Differing, ...]:
-    """Returns those wrong operations whose instruction certainly computes them: according to `is_authored` it is the
-    author's own operation, or it computes this operation together with others (`Differing.is_joined`).
+    """Returns the wrong operations that their instruction certainly computes. The instruction is the author's own operation
+    (`is_authored`), or computes it together with others (`Differing.is_joined`).
 
-    Any other instruction only has the tag. Passes copy tags to instructions that compute something else, such as parts
-    of a reassociated sum.
+    Any other instruction only has the operation's tag: passes copy tags to instructions that compute something else, such as
+    parts of a reassociated sum.
     """
     return tuple(
         [

@@ -111,8 +111,8 @@ from ligerdiag.model.schedule_view import ReadKind
 
 @dataclass(frozen=True, slots=True)
 class ComparedEdge:
-    """The two versions of one edge: of an operand, of a value that enters a loop or branch, or of an output. For an
-    operation as a whole, they are those of its result.
+    """The two versions of one edge. An edge is an operand, a value that enters a loop or branch, or an output; the
+    result of an operation counts as one here.
     """
 
     meant: Labels
@@ -122,8 +122,8 @@ class ComparedEdge:
 
 
 class Errors(NamedTuple):
-    """The hidden writes about which an edge, or any of several edges, is stale, and those about which it is clobbered.
-    Both are sets of writes as bits (see `LabelSpace.bits_of`).
+    """The hidden writes about which one or several edges are wrong. `stale` has those that an edge misses, `clobbered` those
+    that an edge should not see. Both are sets of writes as bits (see `LabelSpace.bits_of`).
     """
 
     stale: Labels = 0
@@ -137,7 +137,7 @@ class Errors(NamedTuple):
         return Errors(self.stale & bits, self.clobbered & bits)
 
     def shared_with(self, other: "Errors") -> "Errors":
-        """Returns the errors that both have."""
+        """Returns the errors that both this object and `other` have."""
         return Errors(self.stale & other.stale, self.clobbered & other.clobbered)
 
     def __bool__(self) -> bool:
@@ -145,11 +145,11 @@ class Errors(NamedTuple):
 
     @property
     def both(self) -> Labels:
-        """The hidden writes about which the edges are stale or clobbered."""
+        """Returns the hidden writes about which the edges are stale or clobbered, as bits."""
         return self.stale | self.clobbered
 
     def about(self, verdict: Verdict) -> Labels:
-        """Returns the hidden writes with this verdict: `stale` for STALE, `clobbered` for any other verdict."""
+        """Returns the hidden writes about which the edges have this verdict, as bits. verdict: STALE or CLOBBERED."""
         return self.stale if verdict is Verdict.STALE else self.clobbered
 
 
@@ -158,7 +158,7 @@ NO_ERRORS = Errors()
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for an output's verdict: a hidden write, and the verdict on the output about this write."""
+    """One reason for an output's verdict: a hidden write, and the verdict about this write."""
 
     write: int
     verdict: Verdict
@@ -175,11 +175,11 @@ class OutputVerdict:
 
     @property
     def wrong(self) -> frozenset[int]:
-        """Indices of the hidden writes about which the output is stale or clobbered."""
+        """Returns the indices of the hidden writes about which the output is stale or clobbered."""
         return frozenset([cause.write for cause in self.causes if cause.verdict.is_wrong])
 
     def join(self, causes: tuple[Cause, ...]) -> "OutputVerdict":
-        """Returns a copy of the verdict with these causes added; the worst verdict of all causes counts."""
+        """Returns a copy of the verdict with more causes. Its verdict is the worst of all causes."""
         verdict = find_worst((self.verdict, *(c.verdict for c in causes)))
         return OutputVerdict(verdict, tuple(dict.fromkeys((*self.causes, *causes))))
 
@@ -190,12 +190,11 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(slots=True, eq=False)
 class SetSummary:
-    """Summary of several dependence sets that the schedule may deliver. It suffices to find out whether an edge would be
-    wrong with at least one of these sets (`Comparison.find_errors_among`).
+    """A summary of several dependence sets, any of which the schedule may deliver. It tells whether an edge would be wrong
+    with at least one of these sets (`Comparison.find_errors_among`).
 
-    `common` and `some` are dependence sets. If a write's loop nesting differs between program and schedule, they do not
-    distinguish its iteration classes. `original` and `replaced` are sets of hidden writes, one bit for each write (see
-    `LabelSpace.bits_of`).
+    `common` and `some` contain labels. They do not distinguish the iteration classes of a write whose loop nesting differs
+    between program and schedule. `original` and `replaced` contain hidden writes as bits (see `LabelSpace.bits_of`).
     """
 
     common: Labels = -1
@@ -253,7 +252,7 @@ class Comparison:
         return OutputVerdict(find_worst(c.verdict for c in causes), tuple(causes))
 
     def find_errors(self, edge: ComparedEdge) -> Errors:
-        """Returns the hidden writes about which the edge is stale, and those about which it is clobbered."""
+        """Returns the hidden writes about which an edge is stale or clobbered."""
         if edge.meant == edge.delivered:
             return NO_ERRORS
         return self.find_errors_among(edge.meant, self.summarize((edge.delivered,)))
@@ -266,7 +265,7 @@ class Comparison:
         return missing & self.space.any_fresh(edge.delivered) & ~self._traced_bits
 
     def summarize(self, delivered: Iterable[Labels]) -> SetSummary:
-        """Summarizes the dependence sets of which the schedule may deliver any."""
+        """Summarizes several dependence sets, any of which the schedule may deliver."""
         summary = SetSummary()
         for labels in delivered:
             fresh, original = self.space.any_fresh(labels), self.space.any_original(labels)
@@ -278,9 +277,10 @@ class Comparison:
         return summary
 
     def find_errors_among(self, meant: Labels, delivered: SetSummary) -> Errors:
-        """Returns the hidden writes about which an edge is stale or clobbered with at least one of the summarized sets.
+        """Returns the hidden writes about which an edge may be wrong, if it gets any of several dependence sets.
 
-        meant: the dependence set that the edge means. delivered: a summary of the sets that it may get.
+        meant: the set that the edge means. delivered: a summary of the sets that the edge may get. A write counts if the
+        edge is stale or clobbered about it with at least one of them.
         """
         any_fresh, any_original = self.space.any_fresh, self.space.any_original
         merged, wants_fresh, wants_original = self._ignore_iterations(meant), any_fresh(meant), any_original(meant)
@@ -328,10 +328,10 @@ class Comparison:
 
 
 def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict]:
-    """Joins the verdicts that several programs lead to, any of which may be the one that the author means: an output on
-    which they differ is unknown.
+    """Joins the verdicts of several programs, any of which may be the one that the author means. An output is unknown if its
+    verdicts differ.
 
-    programs: for each program, output name to verdict; at least one.
+    programs: for each program, a mapping from output name to verdict; at least one program.
     """
     first, *others = programs
     return {
@@ -341,9 +341,10 @@ def join_outputs(programs: Sequence[Mapping[str, Verdict]]) -> dict[str, Verdict
 
 
 def join_read(kind: ReadKind, others: Sequence[ReadKind | None], *, reaches_unknown: bool) -> ReadKind:
-    """Returns the kind of a read if any of several programs may be the one that the author means: unknown if another
-    program leads to another kind, or if the read reaches an unknown output.
+    """Joins the kinds of a read in several programs, any of which may be the one that the author means. The read is unknown
+    if its kinds differ, or if an unknown output is computed from it.
 
-    kind: the read's kind in one program. others: its kinds in the other programs, None for a program without this read.
+    kind: the read's kind in one program. others: its kinds in the remaining programs, None for a program without this read.
+    reaches_unknown: whether an unknown output is computed from the read.
     """
     return kind if not reaches_unknown and all(other is kind for other in others) else ReadKind.UNKNOWN

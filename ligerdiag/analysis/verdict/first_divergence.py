@@ -1,5 +1,9 @@
 """Finds the first operations on the way to a wrong output that get another version than they mean.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it. A *memory slice* is the bytes that the buffer assignment gives to one array; it
+has a number. A set of hidden writes "as bits" is an integer with a bit for each write (see `LabelSpace.bits_of`).
+
 A wrong operation (see `compared_edges`) without a wrong operation upstream (looking through operations that the
 compiler folded) is where the wrong value is read: the scheduled instruction that computes it is the reader. In a loop
 the wrong value makes operations wrong in the next iteration as well. So if some operation is wrong about a write of its
@@ -24,7 +28,7 @@ from ligerdiag.model.schedule_view import Place
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrongRead:
-    """One scheduled instruction that reads a value which is wrong (stale or clobbered) for one hidden write."""
+    """A scheduled instruction that reads a value with the wrong version: stale or clobbered about one hidden write."""
 
     write: int
     """Index of the hidden write."""
@@ -49,8 +53,8 @@ def find_wrong_reads(
     *,
     verdict: Verdict,
 ) -> tuple[WrongRead, ...]:
-    """Returns the first instructions that read a wrong value, that is, the places where operations begin to be wrong. They
-    are in program order of the writes; readers of operations that are wrong only about earlier iterations come last.
+    """Returns the reads at which operations begin to be wrong: no operation before them is wrong. They come write by write,
+    each in program order; reads that are wrong only about earlier iterations come last.
 
     concerned: the hidden writes to look at, as bits. differing: all wrong operations. verdict: stale or clobbered, the
     error to look for.
@@ -108,8 +112,8 @@ def _find_carried(one: Differing, verdict: Verdict, comparison: Comparison) -> L
 
 
 def put_in_order(path: TagPath) -> tuple[float, ...]:
-    """Returns a key that sorts tag paths (an operation's number, after those of the calls around it) into program order. The
-    operations of a called computation come before the call itself.
+    """Returns a key by which tag paths are sorted into program order. The operations of a called computation come before the
+    call. path: the operation's tag, after the tags of the calls around it.
     """
     return (*path, inf)
 
@@ -125,8 +129,8 @@ class _Upstream:
         self._found: dict[TagPath, Labels] = {}
 
     def find(self, path: TagPath) -> Labels:
-        """Returns the hidden writes, as bits, about which an operand of the operation at `path` is wrong. An operand
-        that the schedule lacks, because XLA folded it, is replaced by its own operands.
+        """Returns the hidden writes about which an operand of an operation is wrong, as bits. path: tag path of the
+        operation. If XLA folded an operand, so that the schedule lacks it, the operand's own operands count instead.
         """
         tagged = self._provenance.intended.tagged
         pending = [path]
@@ -148,11 +152,11 @@ class _Upstream:
 
 
 def find_source(write: int, occurrence: Occurrence, slices: set[int], space: LabelSpace) -> tuple[int | None, Place]:
-    """Returns (number of the operand through which the reader gets the contents from before the write, place of these
-    contents). The place is SAME_BYTES if they are in one of `slices`, otherwise COPY.
+    """Finds out from where a reader gets the contents from before a hidden write. Returns (number of the operand, place).
 
-    If no operand has these contents, returns (None, RECOMPUTED), because the reader computes them again. slices: numbers of
-    the memory slices that the write overwrites.
+    The place is SAME_BYTES if the operand is in the overwritten bytes, otherwise COPY. If no operand has the old contents,
+    the reader computes them again: returns (None, RECOMPUTED). write: index of the hidden write. slices: numbers of the
+    memory slices that it overwrites.
     """
     original = space.all_original(write)
     carrying = [(number, place) for number, place, labels in occurrence.reads if labels & original]

@@ -1,5 +1,8 @@
 """Finds the operation of the program that gets the wrong version where XLA made one instruction of two operations.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 The instruction that is left has the name and the source line of one of the two. If both mean the same version of an
 overwritten value, that does no harm. If they do not, one of them is wrong, and it need not be the one whose line the
 instruction has. For example, in `sum(new**2) - sum(old**2)` XLA may keep the square of `new` and read it for both, after the
@@ -25,8 +28,8 @@ from ligerdiag.provenance.value_numbers import Twins, find_twins
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedRead:
-    """An operation that gets the wrong version of a value: one instruction computes both this operation and another one,
-    which means another version.
+    """An operation that gets the wrong version of a value, because XLA merged it with a second operation. The second one
+    means a different version. One instruction computes both.
     """
 
     operation: HloInstruction
@@ -38,9 +41,7 @@ class MergedRead:
 
 
 def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRead) -> MergedRead | None:
-    """Returns the operation that gets the wrong version, with the operation with which XLA merged it; None if no merge is
-    the reason for the wrong read.
-    """
+    """Returns the merged operation that explains a wrong read; None if no merge explains it."""
     search = _Search(pair, comparison, find_twins(pair.program), read.write)
     instruction = read.occurrence.instruction
     own = pair.optimized.find_tag_path(instruction)
@@ -54,9 +55,9 @@ def find_merged_read(pair: EvaluatedPair, comparison: Comparison, read: WrongRea
 
 
 def find_merged_output(pair: EvaluatedPair, comparison: Comparison, write: int, output: int) -> MergedRead | None:
-    """Returns the merged operation that makes an output wrong, if no operation in the schedule reads a wrong version.
-    Returns None if no merge is the reason, or if the output is not an operation's result. write: index of the hidden write.
-    output: number of the output.
+    """Returns the merged operation that makes an output wrong, for an output without a wrong read. write: index of the
+    hidden write. output: number of the output. Returns None if no merge is the reason, or if the output is not an
+    operation's result.
     """
     root = pair.program.entry.root
     values = root.operands if root.opcode == "tuple" else (root,)
@@ -75,8 +76,8 @@ class _Search:
     write: int
 
     def find_first(self, starts: Iterable[TagPath], *, are_read: bool = False) -> MergedRead | None:
-        """Returns the first operation in program order, upstream of `starts`, that was merged with one of another version
-        and is no call with a hidden write. are_read: whether it may be one of `starts`, too.
+        """Returns the first operation upstream of `starts` that XLA merged with an operation that means a different version.
+        Calls with a hidden write do not count. are_read: whether the operations in `starts` count.
         """
         tagged = self.pair.intended.tagged
         calls = {one.tag_path for one in self.pair.writes}  # LD008 reports merged kernel calls
@@ -103,8 +104,8 @@ class _Search:
         )
 
     def find_unlike(self, path: TagPath) -> TagPath:
-        """Returns the path of a twin of the operation at `path` that the schedule lacks and that means another version;
-        () if there is none.
+        """Returns the path of a twin that the schedule lacks, and that means a different version than the operation.
+        Returns () if there is none. path: tag path of the operation.
         """
         tagged = self.pair.intended.tagged
         for other in self.twins.list_others(path):
@@ -114,7 +115,9 @@ class _Search:
         return ()
 
     def describe(self, path: TagPath, twin: TagPath, kept: HloInstruction) -> MergedRead | None:
-        """Returns the operation at `path` as one that was merged with that at `twin`; None if the program lacks one."""
+        """Returns the record of two merged operations. path, twin: their tag paths. kept: the instruction that computes
+        both. Returns None if the program lacks one of the operations.
+        """
         operation, other = self._find_operation(path), self._find_operation(twin)
         if operation is None or other is None or operation is other:
             return None

@@ -27,15 +27,14 @@ _TRANSPARENT = having(Trait.SAME_ELEMENTS, Trait.FORWARDS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedUses:
-    """Finds the merged operations for which each instruction of one schedule is used."""
+    """Finds out for which of several merged operations the schedule uses an instruction."""
 
     provenance: OperandProvenance
     comparison: Comparison
 
     def refine(self, differing: tuple[Differing, ...]) -> tuple[Differing, ...]:
-        """Returns the instructions that are wrong for an operation for which the schedule uses them. A hidden write is
-        removed from an instruction if the instruction is right about the write for each of these operations. An instruction
-        without hidden writes is left out.
+        """Returns `differing` without errors that do no harm. An error about a hidden write is dropped if the instruction is
+        right about the write for each operation for which the schedule uses it. Instructions without errors are left out.
         """
         return tuple([one for one in map(self._refine, differing) if one.errors])
 

@@ -33,7 +33,7 @@ which the operation chooses for one value.
 
 @dataclass(frozen=True, slots=True)
 class MergedEdge:
-    """An edge whose consumer may get one of several values that XLA merged, although they are different versions."""
+    """An edge whose consumer may get the wrong one of several values. XLA merged them, although their versions differ."""
 
     consumer: TagPath
     """Tag path of a kernel call or a choice, or the name of a leaf (`name_leaf`) of a loop's or conditional's result."""
@@ -53,8 +53,9 @@ class MergedEdge:
 def blame_merged_values(
     outputs: Mapping[str, OutputVerdict], pair: EvaluatedPair, comparison: Comparison, evaluator: Evaluator
 ) -> tuple[dict[str, OutputVerdict], Mapping[str, tuple[MergedEdge, ...]]]:
-    """Returns (verdicts, loops and conditionals for each output). A verdict becomes worse if the output depends on a
-    consumer of merged values, and the loops and conditionals are those among these consumers.
+    """Makes the verdict on an output worse if the output depends on a consumer of merged values.
+
+    Returns the verdict on each output. Also returns, for each output, the loops and conditionals among these consumers.
     """
     space = comparison.space
     merged = list(_find_merged(pair, comparison, evaluator))

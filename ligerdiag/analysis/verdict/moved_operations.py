@@ -1,5 +1,8 @@
 """Finds operations of the author that XLA has moved behind other operations and that keep their name there.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 SliceSinker turns `x[:8] * y[:8]` and `x[8:] * y[8:]` into slices of `x * y`. AllReduceReassociate turns
 `psum(x) + psum(y)` into `psum(x + y)`, and ReduceScatterReassociate does the same. Each new slice or collective is a clone
 of the one whose result was the first factor or term, name and tag included. It is not this operation: it depends on `y`
@@ -41,8 +44,8 @@ type Read = tuple[HloInstruction, HloInstruction]
 
 @dataclass(frozen=True, eq=False)
 class MovedOperations:
-    """Finds instructions that have the name and the tag of an operation but compute another value, because XLA has moved the
-    operation behind its users.
+    """Finds operations that XLA has moved behind their users. The moved instruction has the name and the tag of the
+    operation, but computes a different value.
     """
 
     intended: Intended
@@ -52,14 +55,14 @@ class MovedOperations:
     )
 
     def is_moved(self, path: TagPath, instruction: HloInstruction) -> bool:
-        """Returns whether XLA has moved the operation with this tag path, whose name the instruction has, behind one of its
-        users: an operation that is computed from it in the program.
+        """Returns whether XLA has moved an operation behind one of its users. A user is an operation that is computed
+        from it in the program. path: tag path of the operation. instruction: the instruction with its name.
         """
         return bool(self.list_reads(path, instruction))
 
     def list_reads(self, path: TagPath, instruction: HloInstruction) -> tuple[Read, ...]:
-        """Returns the reads of the moved operation's operand, as (the elementwise instruction that reads it now, its
-        operand); none if the operation is not moved.
+        """Returns the reads of a moved operation's operand, each as (instruction that reads it now, the instruction's
+        operand). Returns () if the operation is not moved.
         """
         key = path, instruction.id
         if key not in self._found:
@@ -67,8 +70,8 @@ class MovedOperations:
         return self._found[key]
 
     def list_computed(self, path: TagPath, instruction: HloInstruction) -> tuple[TagPath, ...]:
-        """Returns the tag paths of the operations of the program that a moved operation may compute now. These are its users
-        with the opcode behind which XLA has moved it. Returns () if the operation is not moved, or is moved behind several
+        """Returns the tag paths of the program's operations that a moved operation may compute now. They are its users with
+        the opcode of the operation behind which XLA has moved it. Returns () if it is not moved, or moved behind several
         operations.
         """
         reads = self.list_reads(path, instruction)
@@ -80,8 +83,8 @@ class MovedOperations:
         return tuple([one for one in self._users.get(path, ()) if self.intended.tagged[one].opcode == behind.opcode])
 
     def is_movable_operand(self, path: TagPath, operand: TagPath) -> bool:
-        """Returns whether XLA may move the operation at `path` behind its users. The users then read the operation `operand`
-        instead.
+        """Returns whether XLA may move an operation behind its users, so that the users read the operation's operand. path:
+        tag path of the operation. operand: tag path of the operand.
         """
         found = self.intended.tagged.get(path)
         return found is not None and found.opcode in _MOVABLE and operand in found.operands

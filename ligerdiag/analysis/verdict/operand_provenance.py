@@ -1,6 +1,9 @@
 """Finds out which operation of the program computes each operand of an optimized instruction, and on which hidden
 writes the operand depends (its dependence set).
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 The verdict compares an operand with the intended one, so the two must be matched. An operand is recognised by its tag, the
 number that ligerdiag gave each operation before the compile. The operand, or the value that a fusion gets for it, must have
 the tag of the intended operation; bitcasts and get-tuple-elements in between do not count. There are exceptions:
@@ -75,8 +78,8 @@ class OperandProvenance:
     evaluator: Evaluator
 
     def recognise(self, path: TagPath, occurrence: Occurrence) -> list[OperandEdge]:
-        """Returns, for each operand of the instruction, its dependence set and the tag path of the program's operation that
-        computes it; `UNSEEN` if neither is known.
+        """Returns (tag path of the program's operation that computes it, dependence set) for each operand of an
+        instruction. Returns `UNSEEN` for an operand if neither is known.
 
         path: tag path of the operation that the instruction computes.
         """
@@ -89,8 +92,8 @@ class OperandProvenance:
         return [UNSEEN if one == path else (self._look_through(one, tagged), labels) for one, labels in known]
 
     def list_seen(self, path: TagPath) -> Iterator[Occurrence]:
-        """Yields the instructions that may compute the operation: those with its tag that have its opcode, or are
-        custom calls that may implement it.
+        """Yields the instructions that may compute an operation. They have its tag, and its opcode or that of a custom call
+        that may implement it.
         """
         opcode = self.intended.tagged[path].opcode
         for one in self.actual.occurrences.get(path, ()):
@@ -98,8 +101,8 @@ class OperandProvenance:
                 yield one
 
     def operands_match(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether at least one operand of the instruction depends on a hidden write, and all operands that depend on
-        one come from the intended operations.
+        """Returns whether all operands that depend on a hidden write come from the intended operations. False if no operand
+        depends on a hidden write.
         """
         tagged = self.intended.tagged[path]
         if len(tagged.edges) != len(occurrence.instruction.operands):
@@ -111,8 +114,8 @@ class OperandProvenance:
         return self._fits(tagged, operands)
 
     def is_authored(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction is the author's operation with this tag path; False if a pass made it and
-        gave it the operation's metadata.
+        """Returns whether the instruction is the author's operation with this tag path. False if a pass made the
+        instruction, and gave it the operation's metadata.
         """
         if self.evaluator.is_authored(path, occurrence.instruction):
             one = occurrence.instruction
@@ -120,8 +123,8 @@ class OperandProvenance:
         return self.operands_match(path, occurrence)
 
     def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns the orders in which XLA may have put the operation's intended operands, judged by the recognised operands;
-        an empty list if the operands cannot be distinguished.
+        """Returns the orders in which XLA may have put an operation's operands, by the operands that were recognised.
+        Returns [] if the operands cannot be distinguished. tagged: the operation, with its intended operands.
         """
         found: list[tuple[OperandEdge, ...]] = []
         for edges in _list_orders(tagged):
@@ -137,8 +140,9 @@ class OperandProvenance:
         return found
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
-        """Returns whether the operation `seen` may be an operand where the operation `edge` is intended: it is a twin
-        of `edge` (the same value to XLA), a factor or a term of it, or a value that it only casts or reshapes.
+        """Returns whether XLA may have put the operation `seen` in place of the intended operand `edge`. It may if `seen`
+        is a twin of `edge` (the same value to XLA), a factor or a term of it, or a value that `edge` only casts or
+        reshapes.
         """
         if self._are_same_value(edge, seen) or self.moved.is_movable_operand(edge, seen):
             return True
@@ -182,7 +186,7 @@ class OperandProvenance:
 
     @cached_property
     def twins(self) -> Twins:
-        """Returns the program's operations that are one value to XLA."""
+        """Returns the groups of the program's operations that XLA takes for one value."""
         return find_twins(self.evaluator.program)
 
     @cached_property
@@ -337,8 +341,8 @@ def _is_state(parameter: HloInstruction, module: HloModule) -> bool:
 
 
 def find_bytes(operand: HloInstruction, occurrence: Occurrence, evaluator: Evaluator) -> Position:
-    """Returns the position that defines the bytes of the operand; if the operand comes from outside of the fusion that
-    contains the instruction, a position outside.
+    """Returns the position that defines the bytes of an operand. If a fusion contains the instruction, this is the fusion's
+    operand from which the instruction reads.
     """
     flow, scheduled = Dataflow(evaluator.optimized, RENAMED), occurrence.scheduled
     value, index = flow.find_definition(operand)

@@ -1,5 +1,8 @@
 """Finds the outputs that depend on wrong operations, both in the program and in the schedule.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
 An operation is *wrong* about a hidden write if the instruction that computes it in the schedule misses that write, or sees
 it and should not (it is stale or clobbered, see `comparison`). Not every output that uses the instruction is wrong then: XLA
 may have merged several operations into this instruction, and the output may need it for another of these operations. So an
@@ -45,19 +48,20 @@ from ligerdiag.hlo.module import TagPath
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TwinJudge:
-    """Decides about the twins of a wrong operation, the other operations that XLA computes by the same instruction: the
-    instruction may be right for them.
+    """Decides whether an instruction that is wrong for one operation is right for a twin of it. Twins are operations that
+    XLA computes by one instruction.
     """
 
     provenance: OperandProvenance
     comparison: Comparison
 
     def is_right_for_twin(self, write: int, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction's value, which is wrong for the operation at `path`, is right for a twin of this
-        operation. write: index of the hidden write about which it is wrong.
+        """Returns whether a value that is wrong for one operation is right for a twin of it. path: tag path of the
+        operation. occurrence: the instruction that computes the value. write: index of the hidden write about which it is
+        wrong.
 
-        A twin is another operation that is the same value to XLA, or a slice of the same elements after the kernel's call,
-        which should hold the kernel's result.
+        A twin is an operation that XLA takes for the same value. A slice of the same elements after the kernel's call counts
+        too: it should have the kernel's result.
         """
         if self._is_taken_again(write, occurrence):
             return True
@@ -94,7 +98,7 @@ NO_KERNEL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """The causes and the reads on which each output depends, output by output."""
+    """The causes and the reads on which each output depends."""
 
     causes: tuple[set[Cause], ...]
     reads: tuple[frozenset[int], ...]
@@ -142,8 +146,8 @@ def find_reached(
     """Returns, for each output, the causes and the reads on which the output depends.
 
     An output depends on a cause if it depends on one of the cause's wrong operations. outputs: number of outputs.
-    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: decides whether a wrong
-    instruction is right for merged operations.
+    wrong: (cause, wrong operation) pairs. reads: the wrong reads to look for. twins: decides whether an
+    instruction that is wrong for one operation is right for a twin of it.
     """
     times = compute_logical_times(evaluator.optimized)
     last = _find_last_calls(evaluator, times)

@@ -54,7 +54,7 @@ WRONG_KINDS = {Verdict.CLOBBERED: ReadKind.CLOBBERED, Verdict.STALE: ReadKind.ST
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlamedReads:
-    """Lists the reads on which the wrong and the latent outputs of one schedule are blamed."""
+    """Lists the reads that make outputs of one schedule wrong, or right only by luck (latent)."""
 
     pair: EvaluatedPair
     verdicts: Verdicts
@@ -78,8 +78,8 @@ class BlamedReads:
         return tuple(sorted(self.verdicts.differing, key=lambda one: put_in_order(one.path)))
 
     def list(self, write: int) -> Iterator[ReadVerdict]:
-        """Yields the reads that are blamed for an output that is wrong, or right by luck, with respect to this hidden write.
-        An instruction may appear several times.
+        """Yields the reads that make an output wrong about a hidden write, or right only by luck. write: index of the hidden
+        write. An instruction may appear several times.
         """
         for finding, kind in self._named.get(write, ()):
             yield ReadVerdict(
@@ -149,9 +149,8 @@ type _Decision = tuple[ReadKind, ReadCause]
 
 
 def judge_reads(pair: EvaluatedPair, verdicts: Verdicts, followed: FollowedWrites) -> tuple[ReadVerdict, ...]:
-    """Returns a verdict for each hidden write in the schedule and each instruction that reads the overwritten value.
-
-    The verdicts come write by write in program order; for each write, blamed reads come first.
+    """Returns a verdict for each read of an overwritten value, write by write in program order. Reads that make an output
+    wrong or latent come first for each write.
     """
     return tuple(ReadJudge(pair=pair, verdicts=verdicts, followed=followed).judge()) if followed.performed else ()
 

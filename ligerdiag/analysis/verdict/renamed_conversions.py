@@ -1,5 +1,8 @@
 """Finds conversions that have the name of a later one, and whose readers get the right version nevertheless.
 
+A *tag path* names an operation: the tag of the operation (the number that ligerdiag gave it before the compile), after
+the tags of the calls that lead to it.
+
     program                              schedule
     h      = f32[] convert(a)            wide   = f32[] convert(a)
     loss   = custom-call(h)              loss   = custom-call(wide)      # the kernel overwrites the operand
@@ -35,16 +38,15 @@ _READERS = having(Trait.ELEMENTWISE, Trait.MULTIPLIES, Trait.SAME_ELEMENTS, Trai
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RenamedConversions:
-    """Finds instructions that compute another conversion than the one whose tag they have."""
+    """Finds conversions that have the name and tag of a later conversion, because XLA merged the two."""
 
     provenance: OperandProvenance
     comparison: Comparison
 
     def is_harmless(self, path: TagPath, occurrence: Occurrence) -> bool:
-        """Returns whether the instruction is a renamed conversion (see the module's docstring), which makes no output
-        wrong.
+        """Returns whether an instruction is a renamed conversion (see the module's docstring) and so makes no output wrong.
 
-        path: tag path of the operation whose tag the instruction has, and for which the instruction is wrong.
+        path: tag path of the conversion whose tag the instruction has. The instruction is wrong for this conversion.
         """
         one = occurrence.instruction
         if one.opcode not in _CASTS or self.provenance.intended.tagged[path].opcode not in _CASTS:

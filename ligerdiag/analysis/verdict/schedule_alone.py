@@ -58,8 +58,8 @@ class BackwardSlices:
             self._overwritten[value.id].append((index, call))
 
     def find_parameters(self, value: HloInstruction, index: ShapeIndex = ()) -> frozenset[int]:
-        """Returns the numbers of the entry parameters from which this leaf of the value is computed. index: () for the
-        whole value.
+        """Returns the numbers of the entry parameters from which a leaf of a value is computed. index: () for the whole
+        value.
         """
         parameters = {parameter.id for parameter in self._module.entry.parameters}
         found = search([(value, index)], self._list_sources)
@@ -100,11 +100,11 @@ class MixedUpDonations:
 def find_mixed_up_donations(
     module: HloModule, buffers: BufferAssignment | None, *, is_described: bool
 ) -> MixedUpDonations | None:
-    """Returns the donated arguments that XLA mixes up in this compile, or is known to mix up when it compiles for the
-    machine's own GPU; None if there are none.
+    """Returns the donated arguments that XLA mixes up in this compile; None if there are none.
 
     buffers: XLA's own buffer assignment; None if unknown. is_described: whether XLA compiled for a GPU from its
-    description alone.
+    description alone. If so, and `buffers` shows no mix-up, returns the arguments that XLA is known to mix up when it
+    compiles for the machine's own GPU.
     """
     if not module.input_output_alias.entries:
         return None
@@ -171,8 +171,8 @@ def _list_outputs_of(module: HloModule, parameters: frozenset[int]) -> Iterator[
 
 
 def judge_outputs_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Mapping[str, OutputVerdict]:
-    """Returns the verdict on each output if only the schedule is known. An output is unknown, with a cause for each hidden
-    write on which it may depend, or fresh if there is no such write.
+    """Returns the verdict on each output if only the schedule is known. An output that may depend on hidden writes is
+    unknown, with a cause for each of them. Any other output is fresh.
     """
     unknown: Mapping[str, set[int]] = {name: {write.index for write in pair.writes} for name in output_names}
     if pair.writes and pair.optimized.is_scheduled:

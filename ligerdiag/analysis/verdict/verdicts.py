@@ -61,11 +61,11 @@ from ligerdiag.model.schedule_view import Place, ReadKind
 
 
 def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[int] = frozenset()) -> Blamed:
-    """Returns a copy of the verdicts with the ambiguities applied. An output that depends on an ambiguity (an unknown fact
-    about a hidden write) is unknown for that write, and no read is blamed for it.
+    """Returns a copy of the verdicts in which outputs that depend on ambiguities are unknown. An ambiguity is an unknown
+    fact about a hidden write. The output is unknown for this write, and no read is blamed for it.
 
-    order_unknown: indices of writes around which the author's order is unknown; outputs that depend on them become
-    unknown.
+    order_unknown: indices of the writes around which the author's order is unknown. Outputs that depend on them become
+    unknown too.
     """
     unclear = {
         name: {one.write for one in ambiguities.get(name, ())}
@@ -78,11 +78,11 @@ def propagate(found: Blamed, ambiguities: Ambiguities, order_unknown: frozenset[
 
 
 def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evaluator) -> tuple[Blamed, Ambiguities]:
-    """Returns copies of the verdicts and the ambiguities without some hidden writes: those that change only rows which the
-    output does not use. The verdict on the output can get better.
+    """Returns copies of the verdicts and the ambiguities, without hidden writes to rows that the output does not use. The
+    verdict on the output can get better.
 
-    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Right
-    numbers do not contradict such a verdict, because the kernel may not write the rows that are read.
+    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Such a
+    verdict can be right although the numbers are right: the kernel may not write the rows that are read.
     """
     written, unused = evaluator.find_disjoint_rows()
     decided = frozenset(
@@ -142,12 +142,12 @@ class Verdicts:
         return self.list_reads(Verdict.LATENT)
 
     def list_reads(self, verdict: Verdict) -> tuple[ReadFinding, ...]:
-        """Returns the reads that make outputs have the verdict `verdict`: stale, clobbered or latent."""
+        """Returns the reads that give outputs the verdict `verdict`, which is STALE, CLOBBERED or LATENT."""
         return tuple([read for read in self.reads if read.verdict is verdict])
 
     def list_unexplained(self, write: int, verdict: Verdict) -> tuple[str, ...]:
-        """Returns the names of the outputs that have this verdict (stale or clobbered) for the hidden write with this
-        index although no read is blamed for it.
+        """Returns the names of the outputs that are wrong about a hidden write although no read explains it. write: index of
+        the hidden write. verdict: STALE or CLOBBERED.
         """
         reads = self.list_reads(verdict)
         explained = {name for read in reads if read.write.index == write for name in read.outputs}
@@ -155,18 +155,18 @@ class Verdicts:
         return tuple([name for name in wrong if name not in explained])
 
     def list_mixing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of the loops and conditionals that may pass the wrong one of several merged values to one of
-        these outputs.
+        """Returns the loops and conditionals from which some outputs may get the wrong one of several merged values, by
+        name. names: names of these outputs.
         """
         return tuple(dict.fromkeys(one for name in names for one in self.mixed.get(name, ())))
 
     def misses_merged_call(self, name: str) -> bool:
-        """Returns whether the output misses the write of a call that XLA merged with another one."""
+        """Returns whether an output misses the write of a kernel call that XLA merged with a second call."""
         return not self.merged.isdisjoint(self._list_missed(name))
 
     def misses_only_gone_calls(self, name: str) -> bool:
-        """Returns whether the output misses at least one write, and the schedule has none of the missed writes, also not as
-        part of a merged call.
+        """Returns whether the schedule performs none of the writes that an output misses. A write of a merged call
+        counts as performed. False if the output misses no write.
         """
         missed = self._list_missed(name)
         return bool(missed) and missed <= self.gone
@@ -176,7 +176,7 @@ class Verdicts:
 
 
 class ReadCause(StrEnum):
-    """The statement in the docstring of `verdict.reads` that decided the verdict on a read."""
+    """The reason for the verdict on a read. Each reason is one of the statements in the docstring of `verdict.reads`."""
 
     BLAMED = "blamed"
     """An output is wrong, or right by luck, because of the read."""
@@ -205,7 +205,7 @@ class ReadCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadVerdict:
-    """The verdict on one scheduled instruction that reads one overwritten value."""
+    """The verdict on one read: a scheduled instruction and an overwritten value that it reads."""
 
     write: int
     """Index of the hidden write."""
@@ -278,15 +278,15 @@ def judge_alone(pair: EvaluatedPair, output_names: tuple[str, ...]) -> Verdicts:
 
 
 def make_outputs_unknown(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are unknown. An output whose verdict is
-    worse than unknown keeps it.
+    """Returns a copy of the verdicts in which some outputs are unknown. numbers: their 0-based numbers. An output keeps a
+    verdict that is worse than unknown.
     """
     return _make_worse(verdicts, numbers, Verdict.UNKNOWN)
 
 
 def make_outputs_clobbered(verdicts: Verdicts, numbers: frozenset[int]) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these 0-based numbers are clobbered, because they depend on
-    bytes that XLA has overwritten with another value. A stale output stays stale.
+    """Returns a copy of the verdicts in which some outputs are clobbered. XLA overwrites a value that they still need.
+    numbers: their 0-based numbers. A stale output stays stale.
     """
     return _make_worse(verdicts, numbers, Verdict.CLOBBERED)
 
@@ -296,8 +296,8 @@ def _make_worse(verdicts: Verdicts, numbers: frozenset[int], least: Verdict) -> 
 
 
 def worsen_outputs(verdicts: Verdicts, names: Sequence[str], verdict: Verdict) -> Verdicts:
-    """Returns a copy of the verdicts in which the outputs with these names have the verdict `verdict`. An output whose
-    verdict is worse keeps it.
+    """Returns a copy of the verdicts in which the outputs `names` have the verdict `verdict`. An output keeps its own
+    verdict if it is worse.
     """
     outputs = {
         name: replace(output, verdict=find_worst((output.verdict, verdict))) if name in names else output
@@ -315,8 +315,9 @@ def _create_comparison(pair: EvaluatedPair, carriers: Carriers | None = None) ->
 
 
 def judge_conditional_results(verdicts: Verdicts, pair: EvaluatedPair, evaluator: Evaluator) -> Verdicts:
-    """Returns a copy of the verdicts, changed for outputs that depend on the result of a call. They are stale if the
-    schedule never makes the call, and unknown if it makes the call only under a condition that the program lacks.
+    """Returns a copy of the verdicts with worse verdicts on outputs that need a call, if the call may not run. They are
+    stale if the schedule never makes the call, and unknown if it makes the call only under a condition that the program
+    lacks.
     """
     matching = pair.matching
     if not pair.has_program or not (matching.idle or matching.conditional):

@@ -23,15 +23,15 @@ from ligerdiag.toolchains.text_format import strip_comments
 
 
 def compute_output_names(tree: Any) -> tuple[str, ...]:
-    """Returns a name for each output array in the tree: `loss` for {"loss": ...}, `grads.w` for {"grads": {"w": ...}}, `0`
-    for the first array of a tuple, `output` for a single array.
+    """Names each output array in the tree. The name is `loss` for {"loss": ...} and `grads.w` for {"grads": {"w":
+    ...}}. It is `0` for the first array of a tuple, and `output` for a single array.
     """
     return make_unique([_join(path) or "output" for path in _compute_paths(tree)])
 
 
 def compute_input_names(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns a name for each array in the arguments: the function's parameter, followed by the path inside the
-    argument, such as `params.w`; `args.0` for the first of `*args`.
+    """Names each array in the arguments by the function's parameter and the path inside of the argument, such as
+    `params.w`. The first array of `*args` is `args.0`.
     """
     names = name_arguments(function, len(args))
     return make_unique([_name_input(names, path) for path in _compute_paths(args)])
@@ -62,7 +62,7 @@ def _name_key(key: Any) -> str:
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:
-    """Returns the names; a number is added to each name that occurs several times: `x#1`, `x#2`."""
+    """Returns the names without duplicates. A name that occurs several times gets a number, as in `x#1` and `x#2`."""
     counts, seen = Counter(names), Counter[str]()
     unique: list[str] = []
     for name in names:
@@ -76,11 +76,11 @@ MAXIMUM_PER_HOST = 8
 
 
 def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str] = ()) -> Mesh:
-    """Returns the case's mesh over devices of the described target; a mesh of one device if `axes` is empty.
+    """Returns the case's mesh over devices of the described target. If `axes` is empty, the mesh has one device.
 
     axes: mesh axis to size. description: the target's `GpuTargetConfigProto` as text, without fields that XLA does not
-    know (`known_fields.fit_description`). explicit: the axes that have JAX's type Explicit. Raises InputError if the size
-    of an axis is not positive, or the mesh has too many devices.
+    know (`known_fields.fit_description`). explicit: the axes that have JAX's type Explicit. Raises InputError if the
+    size of an axis is not positive, or the mesh has too many devices.
     """
     sizes = dict(axes) or {"x": 1}
     for axis, size in sizes.items():
@@ -94,10 +94,10 @@ def build_mesh(axes: Mapping[str, int], description: str, explicit: Sequence[str
 
 
 def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Sequence[str]) -> Mesh:
-    """Returns the mesh that has exactly these devices, in row-major order: the last axis varies fastest.
+    """Returns a mesh of these devices in row-major order: the last axis varies fastest.
 
-    sizes: mesh axis to size, in order. explicit: the axes that have JAX's type Explicit; if there are any, all others
-    have the type Auto.
+    sizes: mesh axis to size, in order; the product is the number of devices. explicit: the axes that have JAX's type
+    Explicit; if there are any, all others have the type Auto.
     """
     library: Any = jax.sharding
     types: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def arrange_mesh(devices: Sequence[Any], sizes: Mapping[str, int], explicit: Seq
 
 
 def compute_topology_name(devices: int) -> str:
-    """Returns XLA's name of a topology with this many devices: `<hosts>x<GPUs per host>x1`, with as many GPUs per host
+    """Returns XLA's name of a topology with this many devices, `<hosts>x<GPUs per host>x1`. Each host has as many GPUs
     as possible, at most 8.
     """
     per_host = next(count for count in range(min(devices, MAXIMUM_PER_HOST), 0, -1) if devices % count == 0)
@@ -116,8 +116,8 @@ def compute_topology_name(devices: int) -> str:
 
 
 def build_argument_specs(case: Case, mesh: Mesh) -> tuple[Any, ...]:
-    """Returns the case's arguments, each array replaced by a `jax.ShapeDtypeStruct` with its shape, dtype and sharding.
-    Raises InputError if an array cannot be split over the mesh as the case says, or its dtype is unknown.
+    """Returns the case's arguments with a `jax.ShapeDtypeStruct` in place of each array: its shape, dtype and sharding.
+    Raises InputError if the dtype is unknown, or if an array cannot be split over the mesh as the case says.
     """
     tree_util: Any = jax.tree_util
     leaves, structure = tree_util.tree_flatten(case.args)
@@ -132,7 +132,10 @@ def compute_donated(case: Case) -> tuple[int, ...]:
         leaves = jax.tree_util.tree_leaves(value)
         flags = {leaf.donate for leaf in leaves if isinstance(leaf, Arg)}
         if flags == {True, False}:
-            raise InputError(f"case `{case.id}` donates a part of argument {position}: donate all of it, or nothing")
+            raise InputError(
+                f"case `{case.id}` donates only a part of argument {position}: donate the whole argument, or no part "
+                "of it"
+            )
         if flags == {True}:
             donated.append(position)
     return tuple(donated)
@@ -141,7 +144,7 @@ def compute_donated(case: Case) -> tuple[int, ...]:
 def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDtypeStruct:
     place = f"array {number} of case `{case.id}`"
     if not isinstance(arg, Arg):
-        raise InputError(f"expected an Arg for {place} but got a {type(arg).__name__}")
+        raise InputError(f"expected an `Arg` for {place} but got `{type(arg).__name__}`")
     try:
         dtype = parse_dtype(arg.dtype)
     except TypeError as error:
@@ -156,7 +159,7 @@ def _build_spec(case: Case, number: int, arg: object, mesh: Mesh) -> jax.ShapeDt
 
 def _check_partition(place: str, arg: Arg, mesh: Mesh) -> None:
     if len(arg.partition) > len(arg.shape):
-        raise InputError(f"{place} has {len(arg.shape)} dimensions but a partition for {len(arg.partition)}")
+        raise InputError(f"{place} has {len(arg.shape)} dimensions, but its partition has {len(arg.partition)}")
     used: set[str] = set()
     for dimension, (size, part) in enumerate(zip(arg.shape, arg.partition, strict=False)):
         axes = () if part is None else (part,) if isinstance(part, str) else tuple(part)
@@ -177,17 +180,16 @@ NEXT_DRAW = 1_000_003
 
 
 def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
-    """Returns the case's arguments with random arrays, or with the values that an Arg contains.
+    """Returns the case's arguments as arrays, with random values or with the values that an `Arg` contains.
 
-    NumPy's `PCG64` draws the random numbers, with the seed in the Arg's `Draw`; floats are drawn in f32 and then cast to the
-    Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3 s each. If
-    the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
-
+    NumPy's `PCG64` draws the random numbers, with the seed in the Arg's `Draw`. Floats are drawn in f32 and then cast
+    to the Arg's dtype. JAX's generator is not used, because JAX would compile a program for each shape, which takes 0.3
+    s each. If the user gave the Arg a function instead of a `Draw`, that function is called with a key of JAX's.
     Arguments that are one array in memory (`Arg.array`) get the values of the first of them.
 
-    draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set; the
-    values that an Arg contains are the same in each set. Raises InputError if the function that draws an Arg returns
-    another shape than the Arg has, CaseError if it raises.
+    draw: number of the set of arguments: 0 for the set from the case's own seeds, n for the n-th additional set. Values
+    that an Arg contains are the same in each set. Raises CaseError if the function that draws an Arg raises, and
+    InputError if it returns an array of another shape than the Arg's.
     """
     seen: Counter[tuple[object, ...]] = Counter()
     shared: dict[tuple[object, ...], jax.Array] = {}
@@ -209,12 +211,11 @@ def draw_arguments(case: Case, draw: int = 0) -> tuple[Any, ...]:
 
 
 def draw_array(number: int, arg: Arg, alike: int = 0) -> jax.Array:
-    """Returns one array with the shape and dtype of the Arg. number: which set of arguments the array belongs to, as `draw`
-    in `draw_arguments`.
+    """Returns an array with the shape and dtype of the Arg.
 
-    alike: how many earlier arguments have the same `Draw` and the same number of elements. A `Draw` without a seed gets
-    `alike` as its seed, so that no two arguments are equal. With equal arguments, the replay could not tell which of the two
-    an output reads.
+    number: the number of the set of arguments, as `draw` in `draw_arguments`. alike: how many earlier arguments have
+    the same `Draw` and the same number of elements. A `Draw` without a seed gets `alike` as its seed, so that no two
+    arguments are equal. With equal arguments, the replay could not find out which of the two an output reads.
     """
     dtype = parse_dtype(arg.dtype)
     if is_key(arg.dtype) and not callable(arg.draw):
@@ -257,8 +258,8 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def parse_dtype(name: str) -> Any:
-    """Returns the dtype of this name, which may be that of typed random keys, such as `key<fry>`. Raises TypeError if
-    no dtype has this name, and InputError for the keys of a generator that does not come with JAX.
+    """Returns the dtype of this name, such as `float32`, or `key<fry>` for typed random keys. Raises TypeError if no
+    dtype has this name, and InputError for the keys of a generator that does not come with JAX.
     """
     if not is_key(name):
         return jnp.dtype(name)
@@ -271,8 +272,9 @@ def _find_implementation(name: str) -> str:
         if str(_make_key_dtype(implementation)) == name:
             return implementation
     raise InputError(
-        f"`{name}` is a random key of a generator that does not come with JAX: give `jax.random.key_data(key)`,"
-        f" and make the key of it by `jax.random.wrap_key_data` in the function"
+        f"`{name}` is the dtype of keys of a random generator that does not come with JAX: pass "
+        "`jax.random.key_data(key)`,"
+        f" and rebuild the key in the function with `jax.random.wrap_key_data`"
     )
 
 
@@ -282,8 +284,8 @@ def _make_key_dtype(implementation: str) -> Any:
 
 
 def compute_words(array: Any) -> tuple[int, ...]:
-    """Returns the shape of the u32 data of a typed random key, if the array has such keys, for example (2,); otherwise
-    ().
+    """Returns the shape of the u32 data of one typed random key, such as (2,). Returns () if the array has no such
+    keys.
     """
     if not is_key(str(array.dtype)):
         return ()
@@ -292,7 +294,7 @@ def compute_words(array: Any) -> tuple[int, ...]:
 
 
 def read_numbers(array: Any) -> Any:
-    """Returns the array as a NumPy array, and typed random keys as their u32 data, as a compiled program sees them."""
+    """Returns the array as a NumPy array. Typed random keys become their u32 data, as in a compiled program."""
     return np.asarray(jax.random.key_data(array) if is_key(str(array.dtype)) else array)
 
 
@@ -319,6 +321,7 @@ def _call(function: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> jax.Ar
         raise CaseError(f"the `draw` function of an Arg raises: {describe_fault(fault)}") from fault
     if values.shape != shape:
         raise InputError(
-            f"expected the `draw` function of an Arg to return the Arg's shape {list(shape)} but got {list(values.shape)}"
+            f"expected the `draw` function of an Arg to return the Arg's shape {list(shape)} but got "
+            f"{list(values.shape)}"
         )
     return values if values.dtype == dtype else values.astype(dtype)

@@ -1,10 +1,10 @@
-"""Records an array as the fields of an `Arg`, and draws random numbers that replace the array's own; needs NumPy only.
+"""Records an array as the fields of an `Arg`, and draws random numbers that replace the array's own. Needs only NumPy.
 
-A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are valid. It
-keeps the values of floats as long as all of them together are small, so the weights of a model are never written to disk.
-Arrays that contain NaN are not kept either. For any other array, random numbers are drawn later. Integers lie between the
-smallest and the largest of the array, and so do floats if none is negative. Otherwise floats are normally distributed with
-the same magnitude.
+A record keeps the values of integers and booleans, because a range does not say which labels, ids and offsets are
+valid. It keeps the values of floats as long as all of them together are small, so the weights of a model are never
+written to disk. Arrays that contain NaN are not kept either. For any other array, random numbers are drawn later.
+Integers lie between the smallest and the largest of the array, and so do floats if none is negative. Otherwise floats
+are normally distributed with the same magnitude.
 """
 
 import sys
@@ -61,9 +61,9 @@ def is_array(value: Any) -> bool:
 
 def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRecord:
     """Returns the record of the array. The values of typed random keys are those of `jax.random.key_data`. Raises
-    InputError if the `PartitionSpec` of its sharding has an entry other than mesh axes and None, such as UNCONSTRAINED.
+    InputError if the sharding's `PartitionSpec` has an entry that is neither None nor mesh axes, such as UNCONSTRAINED.
 
-    float_bytes: the largest size, in bytes, of an array of floats that is recorded with its values.
+    float_bytes: an array of floats is recorded with its values if it has at most this many bytes.
     """
     dtype = str(array.dtype)
     if type(array).__module__ == "numpy" and not _has_x64():
@@ -88,22 +88,22 @@ def record_array(array: Any, float_bytes: int = MAXIMUM_VALUE_BYTES) -> ArrayRec
 
 
 def choose_mesh(mesh: Mapping[str, int] | Sequence[int] | None, found: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Returns a case's mesh as axis to size: the mesh that the user gives, otherwise the mesh of the arguments'
-    shardings. Raises InputError if the user gives none and the arguments lie on different meshes.
+    """Returns a case's mesh, as axis to size. It is the user's mesh or, without one, the mesh of the arguments'
+    shardings. Raises InputError if the user gives no mesh and the arguments lie on different meshes.
 
-    mesh: the user's, as axis to size, or the sizes alone, whose axes are then called x, y, z; None if the user gives
-    none. found: the mesh of each array that has one; if there are none, the mesh returned is empty (one device).
+    mesh: the user's, as axis to size, or only the sizes; their axes are then called x, y, z. found: the mesh of each
+    array that has one. If neither gives a mesh, the result is empty, which means one device.
     """
     if mesh is not None:
         return read_mesh(mesh)
     for one in found[1:]:
         if list(one.items()) != list(found[0].items()):
-            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: give `mesh`")
+            raise InputError(f"the arguments lie on two meshes, {dict(found[0])} and {dict(one)}: pass `mesh`")
     return dict(found[0]) if found else {}
 
 
 def is_key(dtype: str) -> bool:
-    """Returns whether this is the name of a dtype of typed random keys, such as `key<fry>`."""
+    """Returns whether the name is that of a dtype of typed random keys, such as `key<fry>`."""
     return dtype.startswith("key<")
 
 
@@ -185,12 +185,12 @@ def _round(value: Any) -> float:
 
 
 def build_arg(fields: Mapping[str, Any], draw: Mapping[str, Any], values: bytes | None) -> Arg:
-    """Returns the Arg for a recorded array; the parameters are those of an `ArrayRecord`."""
+    """Builds the `Arg` for a recorded array. The parameters are fields of an `ArrayRecord`."""
     return Arg(**fields, draw=Draw(**draw) if values is None else Values(data=values))
 
 
 def draw_values(draw: Draw, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Returns random numbers as the `Draw` describes them: a NumPy array, floats drawn in f32, cast to the dtype. Normal
+    """Draws random numbers as the `Draw` describes them. Floats are drawn in f32 and then cast to the dtype. Normal
     complex numbers have normal real and imaginary parts, both of `scale` divided by the root of 2.
     """
     values: Any

@@ -32,8 +32,8 @@ _GENERATED = "__create_fn__."
 
 
 def find_cell_text(code: CodeType) -> str | None:
-    """Returns the whole text, such as a notebook's cell, that contains the source of the code; empty if the text is unknown.
-    Returns None if the code is in a file or is not the user's.
+    """Returns the text that contains the source of the code, such as a notebook's cell. Returns an empty string if the
+    text is unknown. Returns None if the code is in a file or is not the user's.
     """
     file = code.co_filename
     if code.co_qualname.startswith(_GENERATED) or file.startswith("<frozen ") or os.path.isfile(file):
@@ -45,8 +45,8 @@ def find_cell_text(code: CodeType) -> str | None:
 
 
 def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
-    """Adds the text of the code to `texts`, which maps file names to texts; the text becomes empty where two pieces of
-    code have one file name and different texts.
+    """Adds the text that contains the code's source to `texts`, under the name of the code's file. If that name already
+    has a different text, the entry becomes empty, because one name cannot have two texts.
     """
     text, file = find_cell_text(code), code.co_filename
     if text is not None:
@@ -54,10 +54,11 @@ def add_cell_text(texts: dict[str, str], code: CodeType) -> None:
 
 
 def write_cell_texts(path: Path, texts: Mapping[str, str]) -> None:
-    """Writes the texts into a folder beside `path`, the function file, in which a live function is sent to a worker. Leaves
-    out empty texts, and texts beyond `MAX_TEXTS` and `MAX_BYTES`. Raises InputError if it cannot write.
+    """Writes the texts into a folder beside `path`, the file in which a live function is sent to a worker. Raises
+    InputError if it cannot write.
 
-    texts: name of the code's file, such as `<string>`, to its source.
+    texts: name of the code's file, such as `<string>`, to its source. Empty texts are left out, and so are texts beyond
+    `MAX_TEXTS` and `MAX_BYTES`.
     """
     room, folder = MAX_BYTES, path.with_suffix(TEXTS_SUFFIX)
     for file, text in list(texts.items())[:MAX_TEXTS]:

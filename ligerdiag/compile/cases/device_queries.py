@@ -87,8 +87,8 @@ _FOR_PROGRAM = (
 
 @contextmanager
 def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
-    """Makes JAX answer with these devices inside the context; if there are none, it answers only that the platform is a
-    GPU.
+    """Makes JAX answer with these devices inside the context. If `devices` is empty, JAX answers only that the platform
+    is a GPU.
 
     description: the target's description; empty to answer with the library versions of this machine.
     """
@@ -102,13 +102,13 @@ def answer_as(devices: Iterable[Any], description: str) -> Generator[None]:
 
 @contextmanager
 def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
-    """Makes JAX answer with these devices while the user's modules are imported inside the context. Raises
-    UsedWorkerError if modules of this worker have asked for the devices of another target.
+    """Makes JAX answer with these devices while the context imports the user's modules. Raises UsedWorkerError if
+    modules of this worker have asked for the devices of another target before.
 
     description: the target's description; empty if there is no target.
     """
     if _TARGET.imported_for not in (None, description):
-        raise UsedWorkerError("this worker has imported the file for another target")
+        raise UsedWorkerError("this worker has imported the file for another target, so this target needs a new worker")
     _TARGET.was_asked = False
     with answer_as(devices, description):
         yield
@@ -117,7 +117,7 @@ def import_as(description: str, devices: Iterable[Any]) -> Generator[None]:
 
 
 def note_question() -> None:
-    """Records that a module that is being imported depends on the target's devices, because it asked for them."""
+    """Records that the module that is being imported has asked for devices, and so depends on the target."""
     _TARGET.was_asked = True
 
 
@@ -134,8 +134,8 @@ def answer_here() -> Generator[None]:
 
 @contextmanager
 def watch_questions(module: str) -> Generator[list[int]]:
-    """Yields a list that gets the line of each statement of this module by which, while it is imported, it asks for devices
-    or the platform, itself or in a function that it calls.
+    """Records the lines of the module at which its import asks for devices or the platform. A line counts as well if a
+    function that it calls asks. Yields the list of line numbers, which grows while the module is imported.
     """
     lines: list[int] = []
     _watched.append((module, lines))
@@ -162,8 +162,8 @@ def _note_line() -> None:
 
 
 def install_answers() -> None:
-    """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. It
-    must be called before any of the user's modules is imported.
+    """Permanently replaces JAX's public functions that report devices by functions that answer as on the target. Must
+    be called before any of the user's modules is imported.
     """
     jax: Any = importlib.import_module("jax")
     backend: Any = importlib.import_module("jax.extend.backend")
@@ -246,7 +246,9 @@ _platforms: list[Callable[[], str | None]] = []
 
 
 def give_platforms(read: Callable[[], str | None]) -> None:
-    """Sets the function by which the user's code gets the setting `jax_platforms`; every other caller gets the worker's."""
+    """Sets the function that answers when the user's code reads JAX's setting `jax_platforms`. All other code gets the
+    worker's setting.
+    """
     _platforms[:] = [read]
 
 

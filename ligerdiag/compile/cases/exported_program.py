@@ -1,7 +1,7 @@
-"""Represents a program that `jax.export` has exported as a function, which a worker can trace like any other.
+"""Turns a program that `jax.export` has exported into a function, which a worker can trace like any other.
 
-The exported StableHLO is called from the traced function, so its operations get tags, and XLA compiles it for the target.
-It is the program as written here: a kernel call that JAX dropped before the export is in no report.
+The exported StableHLO is called from the traced function, so its operations get tags, and XLA compiles it for the
+target. It is the program as written here: a kernel call that JAX dropped before the export is in no report.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ PLATFORM = Platform.CUDA.value
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ExportedProgram:
-    """The parts of a `jax.export.Exported` that a worker needs; calling it calls the exported program."""
+    """The parts of a `jax.export.Exported` that a worker needs. A call of this object calls the exported program."""
 
     name: str
     module: bytes
@@ -61,15 +61,15 @@ class ExportedProgram:
 
 
 def is_exported(value: Any) -> bool:
-    """Returns whether a value is a `jax.export.Exported`, without an import of JAX."""
+    """Returns whether a value is a `jax.export.Exported`. JAX is not imported for that."""
     return name_class(value) == "Exported"
 
 
 def refuse_other_gpu(targets: Sequence[str], kind: str, origin: str) -> None:
-    """Raises InputError if one of the targets is not an NVIDIA GPU.
+    """Raises InputError if one of the targets is not an NVIDIA GPU. `kind` and `origin` are parts of the message.
 
-    kind: the kind of program for the message, such as "an exported program". origin: the relative clause after "check the
-    function" in the message, such as "that `step` was exported from".
+    kind: the kind of program, such as "an exported program". origin: the end of the advice "check the function ...",
+    such as "that `step` was exported from".
     """
     other = _find_other_gpu(targets)
     if other:
@@ -83,7 +83,7 @@ def _find_other_gpu(targets: Sequence[str]) -> str:
 
 
 def name_class(value: Any) -> str:
-    """Returns the name of a value's class if JAX defines the class; otherwise an empty text."""
+    """Returns the name of a value's class if JAX defines the class. Returns an empty string for any other value."""
     kind = cast("type[Any]", type(value))
     return kind.__name__ if kind.__module__.startswith("jax.") else ""
 
@@ -99,8 +99,8 @@ def take_exported(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
     """Returns the exported program as a function, the types of its arguments by position, and those by keyword.
 
-    targets: names of the GPUs to check it for. Raises InputError if one of them is not of NVIDIA, or if the program is
-    for another platform, for several devices, has symbolic shapes or effects.
+    targets: names of the GPUs to check it for. Raises InputError if one of them is not an NVIDIA GPU. Also raises it if
+    the program is for another platform or for several devices, or has symbolic shapes or effects.
     """
     import jax
 
@@ -111,7 +111,7 @@ def take_exported(
         platforms = ", ".join(f"`{one}`" for one in exported.platforms)
         raise InputError(f'`{name}` is exported for {platforms}: export it with `platforms=["{PLATFORM}"]` as well')
     if len(exported.platforms) > 1:
-        raise InputError(f'`{name}` is exported for several platforms: export it with `platforms=["{PLATFORM}"]` alone')
+        raise InputError(f'`{name}` is exported for several platforms: export it with only `platforms=["{PLATFORM}"]`')
     if exported.nr_devices != 1:
         raise InputError(f"`{name}` is exported for {exported.nr_devices} devices: pass the original function instead")
     if exported.ordered_effects or exported.unordered_effects:

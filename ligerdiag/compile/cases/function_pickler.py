@@ -63,8 +63,9 @@ _register = Lock()
 
 
 class FunctionPickler(_Pickler):
-    """Pickles functions as this module describes, and collects facts about the objects that it pickles by value: `files` of
-    the project that define them, `texts` of objects that no file defines, and `classes` (see `Pickled`).
+    """Pickles functions for a worker, and records facts about the objects that it pickles by value. `files` has the
+    project's files that define such objects. `texts` has the source of objects that no file defines. `classes` has the
+    classes pickled by value.
 
     by_value: names of the modules that a worker cannot import.
     """
@@ -79,7 +80,7 @@ class FunctionPickler(_Pickler):
         self._by_value = by_value
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to pickle an object. The pickle module calls this method for each object that is not of a basic Python
+        """Returns how to pickle an object. The pickle module calls this method for each object that is not of a basic
         type.
         """
         match describe_type(obj):
@@ -177,7 +178,7 @@ def _add_fields(kind: type[Any], reduced: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pickled:
-    """An object as bytes, and the files and classes of its parts that a worker cannot import."""
+    """An object pickled for a worker, with facts about those of its parts that a worker cannot import."""
 
     data: bytes
     files: frozenset[str]
@@ -193,7 +194,7 @@ class Pickled:
 def pickle_live(
     value: Any, unimportable: tuple[ModuleType, ...], make: Callable[..., FunctionPickler] = FunctionPickler
 ) -> Pickled:
-    """Returns the object as bytes for a worker. Raises InputError, which names the part that cannot be pickled.
+    """Pickles an object for a worker. Raises InputError if a part cannot be pickled; the message names the part.
 
     unimportable: the modules that the worker cannot import (`list_unimportable`). make: the class of the pickler.
     """
@@ -216,16 +217,14 @@ def pickle_live(
 
 
 def list_pytree_classes(classes: Iterable[type[Any]]) -> list[PytreeClass]:
-    """Returns a record for each of the classes that is a pytree node. Another process can register the class with the
-    record.
-    """
+    """Returns a record for each class that is a pytree node. With the record, another process can register the class."""
     registry: Any = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
     return [_describe_pytree_class(kind, registry[kind]) for kind in dict.fromkeys(classes) if kind in registry]
 
 
 def settle_class_names(data: bytes, classes: Iterable[type[Any]]) -> bytes:
-    """Returns the pickles with new ids of the classes that were pickled by value: each new id depends only on the class's
-    content. Cloudpickle gives these classes random ids, so equal functions would have different pickles.
+    """Makes the pickles of equal functions equal. Cloudpickle gives each class that it pickles by value a random id;
+    the new id depends only on the class's content.
 
     data: the pickles of one function file, joined. classes: those that were pickled by value in them.
     """
@@ -282,7 +281,7 @@ def _read_source(kernel: Any) -> tuple[list[str], int]:
     try:
         return inspect.getsourcelines(kernel.fn)
     except OSError as fault:
-        raise InputError(f"kernel `{kernel.fn.__name__}` has no source that could be read: {fault}") from fault
+        raise InputError(f"cannot read the source of kernel `{kernel.fn.__name__}`: {fault}") from fault
 
 
 def _read_kernel_options(kernel: Any) -> Mapping[str, Any]:
@@ -333,10 +332,10 @@ def _is_full(cell: Any) -> bool:
 
 
 class ArgumentPickler(FunctionPickler):
-    """Pickles arguments, which may be any pytree of arrays. `meshes` collects the mesh of each array that lies on a mesh,
-    and `explicit` collects the axes of these meshes that have JAX's type Explicit.
+    """Pickles arguments, which may be any pytree of arrays, and records their meshes. `meshes` has the mesh of each
+    array that lies on one. `explicit` has the axes of these meshes that have JAX's type Explicit.
 
-    shared: from the `id` of each array that is passed as more than one argument to the array's number
+    shared: maps the `id` of each array that is passed as more than one argument to the array's number
     (`number_shared_arrays`).
     """
 
@@ -350,7 +349,7 @@ class ArgumentPickler(FunctionPickler):
         self._float_bytes = MAXIMUM_VALUE_BYTES
 
     def reducer_override(self, obj: Any) -> Any:
-        """Returns how to pickle an object; an array becomes its record."""
+        """Returns how to pickle an object. An array becomes its record."""
         if not is_array(obj):
             return super().reducer_override(obj)
         record = record_array(obj, self._float_bytes)

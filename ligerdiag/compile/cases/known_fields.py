@@ -58,8 +58,8 @@ class KnownDescription:
 
 @lru_cache(maxsize=8)
 def fit_description(description: str) -> KnownDescription:
-    """Returns the description without the fields that this XLA does not know. Raises CompileError if XLA does not take
-    the rest, InputError if it is not in protobuf text format.
+    """Drops the fields of the description that this XLA does not know, and returns the rest. Raises InputError if the
+    description is not in protobuf text format, and CompileError if XLA refuses the rest.
     """
     bare = strip_comments(description)
     try:
@@ -82,7 +82,7 @@ def fit_description(description: str) -> KnownDescription:
         path = lines[number].path
         if path in _NEEDED:
             raise _refuse(
-                f"it does not know the field `{path}`, and without this field it would compile for another GPU"
+                f"this XLA does not know the field `{path}`, and without the field it would compile for another GPU"
             ) from fault
         dropped.append(path)
         lines = drop_field(lines, number)
@@ -101,8 +101,10 @@ def _find_line(lines: Sequence[FieldLine], end: int, name: str) -> int:
 
 @lru_cache(maxsize=8)
 def build_topology(name: str, description: str) -> Any:
-    """Returns the topology of that name, such as `1x2x1`, whose devices are those of the description. description: without
-    comments. Raises CompileError.
+    """Returns the topology of that name, such as `1x2x1`, with devices as described. Raises CompileError if XLA refuses
+    the description.
+
+    description: a target's description without comments.
     """
     try:
         return _ask(name, description)
@@ -112,9 +114,11 @@ def build_topology(name: str, description: str) -> Any:
 
 
 def build_first_topology() -> None:
-    """Builds the topology of one H100 before this process forks, so that the forks need not read XLA's files for it again:
-    most programs are compiled for an H100. Does nothing on a machine with a GPU, because the GPU's driver must not be used
-    before a fork. An error of XLA is ignored here: the worker that builds the topology again reports it.
+    """Builds the topology of one H100 before this process forks, so that the forks need not read XLA's files for it
+    again. Most programs are compiled for an H100. Does nothing on a machine with a GPU, because the GPU's driver must
+    not be used before a fork.
+
+    An error of XLA is ignored here. The worker that builds the topology again reports it.
     """
     if find_platform() is not Platform.CUDA or any(Path("/dev").glob("nvidia*")):
         return

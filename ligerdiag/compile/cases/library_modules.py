@@ -17,7 +17,7 @@ from ligerdiag.model.case import Arg
 
 
 class WithVariables:
-    """A function that returns, in addition to its result, the NNX variables that it changed in its arguments."""
+    """A function that returns its result together with the NNX variables that it changed in its arguments."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self.function = function
@@ -46,8 +46,7 @@ class WithVariables:
 
 
 class WithLeaves:
-    """A function with fixed static leaves (the leaves of its arguments that are not arrays). A call of it passes only the
-    arrays.
+    """A function that takes only the arrays of its arguments. Their other leaves are fixed.
 
     static: the arguments, with None for each array.
     """
@@ -67,8 +66,8 @@ class WithLeaves:
 
 
 def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """Returns a function that also returns the variables that it changes, if an argument is a module of NNX; otherwise
-    the function itself.
+    """Returns a function whose results include the NNX variables that it changes. If no argument is a module of NNX,
+    returns the function itself.
     """
     if isinstance(function, WithVariables):
         return function
@@ -80,9 +79,9 @@ def keep_variables(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
 def bind_static_leaves(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], frozenset[int]]:
-    """Returns the function, its arguments, and the positions of the arguments that it donates. In a function of
-    `equinox.filter_jit`, leaves that are not arrays are bound to the function, and the returned arguments have None in their
-    place. Any other function is returned unchanged.
+    """Binds the leaves that are not arrays to a function of `equinox.filter_jit`. Returns (the function, the arguments
+    with None for the bound leaves, the positions of the arguments that the function donates). Any other function is
+    returned unchanged.
     """
     if not _is_filtered(function):
         return function, arguments, frozenset()
@@ -95,13 +94,13 @@ def bind_static_leaves(
 
 
 def is_filtered_to_keep(function: Callable[..., Any]) -> bool:
-    """Returns whether this is a function of `equinox.filter_jit` that keeps the arguments that it never reads."""
+    """Returns whether the function is one of `equinox.filter_jit` that keeps the arguments that it never reads."""
     return _is_filtered(function) and keeps_unused(getattr(function, "_cached", None))
 
 
 def list_passed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
-    """Returns the leaves of the arguments that a call passes to JAX's runtime. `nnx.jit` passes a variable once, even if it
-    is in several places of the arguments; every other `jit` passes each leaf.
+    """Returns the leaves of the arguments that a call passes to JAX's runtime. `nnx.jit` passes a variable once, even
+    if several arguments contain it; every other `jit` passes each leaf.
     """
     library: Any = sys.modules.get("jax")
     if library is None:

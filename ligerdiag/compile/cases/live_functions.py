@@ -1,10 +1,11 @@
-"""Carries a live function (a function of the running program, checked without a case file) from the caller's process to
-a worker. This module defines the file in which it is passed on, and the functions that the pickles in the file call.
+"""Transfers a live function (a function of the running program, checked without a case file) from the caller's process
+to a worker. This module defines the file in which the function is sent, and the functions that the pickles in the file
+call.
 
 The file has a line of JSON and then four pickles: the state of the user's modules (`module_state`), the arguments, the
 case, and the classes to be registered as pytree nodes. The line has everything needed before unpickling, above all the
-import path. The file lies in the cache under the sha256 of its content and is written completely or not at all. A reader
-accepts only a file whose content has the sha256 in its name.
+import path. The file lies in the cache under the sha256 of its content and is written completely or not at all. A
+reader accepts only a file whose content has the sha256 in its name.
 
 A pickle cannot hold a kernel, a function of `jax.jit` or a mesh with devices; it calls a `build_` function of this
 module instead. A kernel gets a module of its own, named after its source, because replay looks kernels up by module and
@@ -99,16 +100,16 @@ MAXIMUM_WRAPPERS = 8
 
 
 def list_own_folders() -> tuple[str, ...]:
-    """Returns each entry of `sys.path` that belongs neither to Python nor to installed packages, once, as an absolute
-    path.
+    """Returns the entries of `sys.path` that belong neither to Python nor to installed packages. They are absolute and
+    without duplicates.
     """
     folders = [os.path.abspath(entry) for entry in sys.path]
     return tuple(dict.fromkeys(entry for entry in folders if os.path.exists(entry) and _is_own(entry)))
 
 
 def list_unimportable(root: str) -> tuple[ModuleType, ...]:
-    """Returns the imported modules of the project that a worker could not import by name. This includes modules for whose
-    name the worker would find another file.
+    """Returns the imported modules of the project that a worker could not import by name. A module that it would import
+    from another file is among them.
 
     root: folder from which the worker imports.
     """
@@ -126,10 +127,11 @@ def list_unimportable(root: str) -> tuple[ModuleType, ...]:
 
 
 def find_reference(value: Any, by_value: frozenset[str]) -> tuple[str, str, tuple[str, ...]] | None:
-    """Returns a reference by which another process finds `value`: (module, qualified name of an object in it, names of the
-    attributes that lead from this object to `value`). None if a worker would not find `value` in this way.
+    """Returns a reference by which another process finds `value`. Returns None if a worker would not find it in this
+    way.
 
-    by_value: names of modules that a worker cannot import.
+    The reference is (module, qualified name of an object in it, names of attributes); these attributes, followed one
+    after the other from the object, give `value`. by_value: names of modules that a worker cannot import.
     """
     module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
@@ -184,8 +186,8 @@ def _find_spec(name: str, locations: Sequence[str] | None, *, is_top: bool) -> i
 
 
 class Bound:
-    """A function with fixed values for some of its arguments; a call passes the other arguments in order: first the
-    positional ones, then the keyword arguments `names`.
+    """A function with fixed values for some of its arguments. A call passes all other arguments: first the positional
+    ones, then the values of the keywords `names`.
 
     values: position to fixed value. keywords: name to fixed value. names: the arguments that the function gets by
     keyword.
@@ -219,8 +221,8 @@ class Bound:
 
 
 def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
-    """Returns a name for each of `count` arguments by position: the function's parameter, `args.0` for the first of `*args`,
-    and `arg.0` if the function has no parameter there.
+    """Returns a name for each of `count` positional arguments: the function's parameter, or `args.0` for the first of
+    `*args`. If the function has no parameter there, the names are `arg.0`, `arg.1` and so on.
     """
     own: Any = getattr(function, "name_arguments", None)
     if own is not None:
@@ -236,7 +238,7 @@ def name_arguments(function: Callable[..., Any], count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """A function without its `jax.jit`, its arguments without the static ones, and the options of that `jax.jit`."""
+    """A function without its `jax.jit`, with its arguments and the options of the `jax.jit`."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -248,12 +250,12 @@ class Unwrapped:
 
 
 def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Unwrapped:
-    """Unwraps a `jax.jit`: returns the function inside it, with the static arguments bound; the other arguments; and the
-    positions of the other arguments that the `jax.jit` donates. The `jax.jit` may be a method. It may also be inside of a
-    `functools.partial`, whose arguments then count as arguments of the call. Any other function is returned unchanged,
-    except that it takes the `keywords` by position, after the other arguments.
+    """Takes the function out of its `jax.jit` and binds the static arguments to it. Returns it with all other
+    arguments, and with the positions of those that the `jax.jit` donates. A function without a `jax.jit` is returned
+    unchanged, except that it takes the `keywords` by position, after the other arguments.
 
-    If the `jax.jit` was given shardings, or is an `nnx.jit`, it stays around the function.
+    The `jax.jit` may be a method. It may also be inside of a `functools.partial`, whose arguments then count as
+    arguments of the call. If the `jax.jit` was given shardings, or is an `nnx.jit`, it stays around the function.
     """
     keywords = keywords or {}
     jitted, every, named = _unwrap_partial(function, arguments, keywords)
@@ -284,8 +286,8 @@ def unwrap_jitted(function: Any, arguments: tuple[Any, ...], keywords: Mapping[s
 
 
 def keeps_unused(jitted: Any) -> bool:
-    """Returns whether a function of `jax.jit` or `nnx.jit` keeps the arguments that it never reads; False for any other
-    function.
+    """Returns whether a function of `jax.jit` or `nnx.jit` keeps the arguments that it never reads. Returns False for
+    any other function.
     """
     return bool(getattr(_find_jit_info(jitted), "keep_unused", False))
 
@@ -318,8 +320,10 @@ _replaced: set[str] = set()
 
 
 def find_object(module: str, qualname: str, wrappers: Sequence[str]) -> Any:
-    """Returns the object with this module and qualified name. wrappers: names of attributes to follow from there, one
-    after the other; the last attribute's value is returned.
+    """Imports the module and returns the object with this qualified name, or one of its attributes.
+
+    wrappers: names of attributes. They are followed one after the other from the object; the value of the last one is
+    returned.
     """
     found: Any = importlib.import_module(module)
     for name in (*qualname.split("."), *wrappers):
@@ -361,7 +365,7 @@ def build_field(options: Mapping[str, Any]) -> Any:
 
 
 def initialize_nothing(instance: Any) -> None:
-    """Serves as the `__init__` of an unpickled class until the class has its own; does nothing."""
+    """Does nothing. It serves as the `__init__` of an unpickled class until the class has its own."""
 
 
 type MeshBuilder = Callable[[Mapping[str, int], Sequence[str]], Any]
@@ -372,7 +376,9 @@ _mesh_builders: list[MeshBuilder] = []
 
 @contextmanager
 def place_meshes(build: MeshBuilder) -> Generator[None]:
-    """Inside the context, the function `build` builds every mesh that is unpickled, from the devices of the program."""
+    """Calls `build` for every mesh that is unpickled inside the context. `build` makes the mesh from the devices for
+    which the program is compiled.
+    """
     _mesh_builders.append(build)
     try:
         yield
@@ -381,8 +387,8 @@ def place_meshes(build: MeshBuilder) -> Generator[None]:
 
 
 def build_unplaced_mesh(sizes: tuple[int, ...], names: tuple[str, ...], explicit: tuple[str, ...] = ()) -> Any:
-    """Unpickles a mesh: returns a mesh with these axes on the devices for which the program is compiled (see
-    `place_meshes`). In a process that does not compile, the mesh has no devices.
+    """Rebuilds a mesh with these axes while it is unpickled. Its devices are those for which the program is compiled
+    (see `place_meshes`). In a process that does not compile, the mesh has no devices.
     """
     if _mesh_builders:
         return _mesh_builders[-1](dict(zip(names, sizes, strict=True)), explicit)
@@ -402,14 +408,18 @@ def build_partition_spec(parts: tuple[Any, ...], others: Mapping[str, Any]) -> A
 
 
 def build_abstract_mesh(sizes: Mapping[str, int], explicit: Sequence[str]) -> Any:
-    """Returns a mesh without devices. explicit: its axes of the type Explicit; all others have the type Auto."""
+    """Returns a mesh without devices.
+
+    explicit: its axes of the type Explicit. All other axes have the type Auto.
+    """
     library: Any = importlib.import_module("jax.sharding")
     kinds = tuple(library.AxisType.Explicit if name in explicit else library.AxisType.Auto for name in sizes)
     return library.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
 
 
 def register_pytree_class(kind: type[Any], fields: tuple[Any, Any] | None, functions: tuple[Any, Any] | None) -> None:
-    """Registers the class as a pytree node, in the same way as the caller's process; does nothing if it is registered.
+    """Registers the class as a pytree node, in the same way as in the caller's process. Does nothing if it is
+    registered already.
 
     fields: (names of the data fields, names of the meta fields), for `jax.tree_util.register_dataclass`. functions:
     (flatten, unflatten), for `jax.tree_util.register_pytree_node`. One of the two is None, see

@@ -52,12 +52,13 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def compute_draws(case: Case, source: str, *, is_live: bool = False) -> str:
-    """Returns a sha256 that identifies the case's arguments and its reference, a function in plain jnp that computes the
-    right outputs. The arguments include the rules by which random ones are drawn.
+    """Returns a sha256 that identifies the arguments of a case and its reference. The rules by which random arguments
+    are drawn are part of it. A reference is a function in plain jnp that computes the right outputs.
 
-    It is equal for two cases only if the arguments and references are known to be equal: if a reference cannot be identified
-    (a closure, a method), the sha256 also covers the case's source and id, so that no other case has the same one. is_live:
-    whether the case is a live function; its reference is never identified, because its file need not contain the reference.
+    Two cases have the same sha256 only if their arguments and references are known to be equal. If a reference cannot
+    be identified (a closure, a method), the sha256 also covers the case's source and id, so no other case has it.
+    is_live: whether the case is a live function; its reference is never identified, because its file need not contain
+    the reference.
     """
     own = f"of {source}::{case.id}"
     reference = "none" if case.reference is None else ("" if is_live else _describe_function(case.reference)) or own
@@ -100,7 +101,7 @@ def _describe_value(value: object) -> str:
 
 
 class CaseLoader:
-    """Loads the cases of a source, and keeps the cases of the source that was loaded last."""
+    """Loads the cases of a source, and keeps the cases of the last source."""
 
     def __init__(self, *, once: bool = False) -> None:
         """once: whether the loader serves one source only. If so, `load` raises UsedWorkerError for any other source, and
@@ -119,8 +120,8 @@ class CaseLoader:
         """The dependencies of the import, with their digests at its end: an import may write what it has read."""
 
     def load(self, source: Source) -> dict[str, Case]:
-        """Returns the source's cases by id. Raises InputError if the source has none, CaseError if it cannot be
-        imported, and UsedWorkerError as described at `__init__`.
+        """Returns the source's cases by id. Raises InputError if the source has none, and CaseError if it cannot be
+        imported. A loader for one source only also raises UsedWorkerError, see `__init__`.
         """
         if source == self._source and self._is_current():
             return self._cases
@@ -156,9 +157,9 @@ class CaseLoader:
         return normalize_case(case)
 
     def compute_dependencies(self) -> dict[str, str]:
-        """Returns what the source depends on: files of the project that were imported since it was loaded, and files and
-        environment variables that the user's code has read since then. Each has the digest with which this loader first saw
-        it.
+        """Returns the files and environment variables on which the source's cases depend, each with its digest. They
+        are the project's imported files, and all that the user's code has read since the source was loaded. A digest is
+        that of the content that this loader saw first.
         """
         modules = [_find_archive(Path(file)) for file in list_project_modules().values()]
         files = {
@@ -210,7 +211,7 @@ def _compute_path() -> list[str]:
 
 
 def describe_case(case: Case, source: Source) -> CaseSpec:
-    """Returns the record of the case for the parent process: everything but its function and arguments."""
+    """Returns a record of the case for the parent process. It lacks only the case's function and arguments."""
     return CaseSpec(
         id=case.id,
         name=case.name,
@@ -325,7 +326,7 @@ def _import_under_own_name(source: Source, file: Path) -> ModuleType:
     name = f"ligerdiag_case_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = PATCHED_FILES.make_spec(name, file)
     if spec is None or spec.loader is None:
-        raise InputError(f"`{file}` is no Python file")
+        raise InputError(f"`{file}` is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -381,7 +382,7 @@ def _is_of_project(path: Iterable[str]) -> bool:
 
 
 def list_project_modules() -> dict[str, str]:
-    """Returns the imported modules of the project, as a dict from the module's name to its file."""
+    """Returns the imported modules of the project, as `{name: file}`."""
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         if _OWN.get(name) is module:
@@ -398,7 +399,7 @@ _OWN: dict[str, object] = {}
 
 def note_own_modules() -> None:
     """Records which of the modules imported so far do not belong to the project. A process calls this once, before it
-    imports a user's file: checking a thousand modules for every file would take longer than importing the file.
+    imports a user's file, because checking a thousand modules for every file would take too long.
     """
     found = {*list_project_modules(), *_project_namespaces()}
     _OWN.update((name, module) for name, module in list(sys.modules.items()) if name not in found)
@@ -409,23 +410,23 @@ _settings: dict[str, object] = {}
 
 
 def list_live_files(source: Source) -> tuple[str, ...]:
-    """Returns the files on which the case of a live function (one that the caller's process has pickled) depends, apart from
-    the files that the case imports. They are the function file, and the files that define the objects which were pickled by
-    value.
+    """Returns the function file of a live function, and the files that define objects pickled by value. The case
+    depends on them and on the files that it imports. A live function is a function of the running program, pickled by
+    the caller's process.
     """
     state, _ = read_function_file(Path(source.pickled))
     return (source.pickled, *(file for file in state.files if Path(file).is_file()))
 
 
 def load_live_case(source: Source) -> Case:
-    """Returns the case of a live function (one that the caller's process has pickled), after applying the import path and
+    """Unpickles the case of a live function, which the caller's process has pickled. First applies the import path and
     the settings of the caller's process. Raises InputError, and any exception of the user's modules.
     """
     state, pickled = read_function_file(Path(source.pickled))
     python = "{}.{}".format(*sys.version_info)
     if state.python != python:
         raise InputError(
-            f"`{source}` was made by Python {state.python} and the toolchain has Python {python}:"
+            f"`{source}` was pickled by Python {state.python}, but the toolchain has Python {python}:"
             f" write it as a case in a file, see `ligerdiag init`"
         )
     sys.path += [folder for folder in state.path if folder not in sys.path]
@@ -443,8 +444,8 @@ def load_live_case(source: Source) -> Case:
 
 
 def forget_live_case() -> None:
-    """Drops the kernels of the last live function, restores the settings of `jax.config`, and gives modules that are
-    imported from now on no state.
+    """Undoes what the last live function changed in this process. Drops its kernels, restores the settings of
+    `jax.config`, and no longer gives imported modules the caller's state.
     """
     forget_kernels()
     LATE_IMPORTS.use(None)

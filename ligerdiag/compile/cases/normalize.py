@@ -41,7 +41,7 @@ attention.
 
 
 def normalize_case(case: Case, donated: frozenset[int] = frozenset()) -> Case:
-    """Returns the case in the form that is compiled. Raises InputError for an argument that is neither array nor
+    """Returns the case in the form that is compiled. Raises InputError for an argument that is neither an array nor a
     number.
 
     donated: positions of donated arguments, in addition to those that the function's own `jax.jit` donates.
@@ -148,7 +148,8 @@ def _make_scalar(value: object, place: str) -> Arg:
         case _:
             raise InputError(
                 f"expected arrays and numbers in {place} but got {value!r:.60}"
-                f" (type={type(value).__name__}): bind it to the function, as in `functools.partial(function, name=value)`"
+                f" (type={type(value).__name__}): bind it to the function, as in `functools.partial(function, "
+                "name=value)`"
                 f"{', or give the function as `equinox.filter_jit`' if 'equinox' in sys.modules else ''}"
             )
 

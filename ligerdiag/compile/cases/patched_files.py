@@ -33,7 +33,9 @@ class _TextLoader(SourceFileLoader):
 
 
 class PatchedFiles(MetaPathFinder):
-    """An import finder for the patched files of a source; it leaves all other modules to the usual finders."""
+    """An import finder that loads the patched files of a source with their changed texts. It leaves all other modules
+    to the usual finders.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
@@ -41,8 +43,8 @@ class PatchedFiles(MetaPathFinder):
         """Paths, as modules have them, of the files whose lines `linecache` has from a patch."""
 
     def use(self, source: Source) -> None:
-        """Makes imports read the patched texts of this source, and no others. Raises InputError if a patch cannot be
-        read.
+        """Makes imports read the patched texts of this source, and no longer those of an earlier source. Raises
+        InputError if a patch cannot be read.
         """
         for file in self._shown:
             linecache.cache.pop(file, None)
@@ -59,15 +61,16 @@ class PatchedFiles(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of a patched module; None for any other module."""
+        """Returns the import spec of a patched module. Returns None for any other module."""
         found = PathFinder.find_spec(fullname, path, target)
         if found is None or not found.origin or os.path.realpath(found.origin) not in self._texts:
             return None
         return self.make_spec(fullname, Path(found.origin), found.submodule_search_locations)
 
     def make_spec(self, name: str, file: Path, locations: list[str] | None = None) -> ModuleSpec | None:
-        """Returns the import spec of the module `name`, which loads it from `file` or from the text that replaces the
-        file's. locations: the folders of a package.
+        """Returns an import spec that loads the module from `file`, or from the patched text that replaces the file's.
+
+        locations: the folders of a package; None for a module.
         """
         text = self._texts.get(os.path.realpath(file))
         if text is not None:

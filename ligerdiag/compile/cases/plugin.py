@@ -1,10 +1,10 @@
-"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm, and prepares a process so that the
-plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
+"""Finds out whether a worker's environment has JAX's plugin for CUDA or the one for ROCm. Also prepares a process so
+that the plugin for ROCm loads on a machine without ROCm and without an AMD GPU.
 
 The plugin for ROCm is linked against libraries of ROCm; libraries of ligerdiag's own take their place
-(`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions that
-launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so this module makes JAX
-count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
+(`toolchains.rocm_libraries`). They must be loaded before JAX is imported, because jaxlib then looks for the functions
+that launch Triton kernels. The plugin also refuses to be registered where Linux lists no AMD GPU, so this module makes
+JAX count one. Nothing runs on it: JAX_PLATFORMS is `cpu`, and XLA compiles for the GPU that the target describes.
 """
 
 import ctypes
@@ -25,15 +25,17 @@ LIBRARY = "xla_cuda_plugin.so"
 
 @cache
 def find_platform() -> Platform:
-    """Returns the platform for which this worker's environment compiles: ROCm if ligerdiag has written the libraries for
-    it there, otherwise CUDA.
+    """Returns the platform for which this worker's environment compiles. It is ROCm if ligerdiag has written the
+    libraries for ROCm there, otherwise CUDA.
     """
     return Platform.ROCM if (Path(sys.prefix) / FOLDER).is_dir() else Platform.CUDA
 
 
 def prepare_plugin() -> None:
-    """Lets JAX find its plugin for ROCm if this environment has it; does nothing in an environment for CUDA. Must be called
-    before JAX is imported. Raises CompileError if a library is missing.
+    """Lets JAX find its plugin for ROCm if this environment has it. Must be called before JAX is imported. Raises
+    CompileError if a library is missing.
+
+    Does nothing in an environment for CUDA.
     """
     if find_platform() is not Platform.ROCM:
         return
@@ -43,9 +45,11 @@ def prepare_plugin() -> None:
 
 
 def load_library() -> None:
-    """Loads the shared library of the plugin for CUDA before this process forks, so that each fork has it already. Otherwise
-    each fork would spend a sixth of a small compile on relocating the library. Does nothing if there is no such library, if
-    there are several, or if the library cannot be loaded: the worker that needs it reports why.
+    """Loads the shared library of the plugin for CUDA before this process forks, so that each fork has it already.
+    Otherwise each fork would spend a sixth of a small compile on relocating the library.
+
+    Does nothing if there is no such library, if there are several, or if the library cannot be loaded. The worker that
+    needs it then reports why.
     """
     spec = find_spec("jax_plugins")
     if spec is None or find_platform() is not Platform.CUDA:

@@ -18,7 +18,7 @@ many characters are missing.
 
 
 class PrintRecord:
-    """The text that Python code printed inside the context of `record_prints`."""
+    """The text that Python code prints inside the context of `record_prints`."""
 
     def __init__(self) -> None:
         self.is_paused = False
@@ -28,14 +28,14 @@ class PrintRecord:
 
     @property
     def text(self) -> str:
-        """Returns the printed text. If the text was too long, returns its beginning and a line that says how many characters
+        """Returns the printed text. If it is too long, returns its beginning and a line that says how many characters
         are missing.
         """
         kept = "".join(self._parts)
         return f"{kept}\n... and {self._more} more characters\n" if self._more else kept
 
     def add(self, text: str) -> None:
-        """Adds a piece of printed text, unless the record is paused."""
+        """Adds printed text, unless the record is paused."""
         if self.is_paused:
             return
         kept = text[: self._room]
@@ -67,8 +67,8 @@ _open: list[PrintRecord] = []
 
 @contextmanager
 def record_prints() -> Generator[PrintRecord]:
-    """Records what Python code prints inside the context. If a LigerdiagError leaves the context, the text printed so
-    far becomes its attribute `printed`.
+    """Records what Python code prints inside the context. If a LigerdiagError leaves the context, its attribute
+    `printed` gets the text printed so far.
     """
     record, before = PrintRecord(), sys.stdout
     copying = cast("TextIO", _Copying(before, record))
@@ -87,8 +87,8 @@ def record_prints() -> Generator[PrintRecord]:
 
 @contextmanager
 def pause_prints() -> Generator[None]:
-    """Inside the context, prints are not recorded: ligerdiag traces a function another time there, and has recorded its
-    prints before.
+    """Stops the recording of prints inside the context. There, ligerdiag traces a function again whose prints are
+    recorded already.
     """
     paused = [record for record in _open if not record.is_paused]
     for record in paused:

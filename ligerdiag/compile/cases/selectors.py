@@ -36,7 +36,7 @@ _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """One selector after parsing: the sources to read, and which of their cases are selected."""
+    """A parsed selector: the sources to read, and which of their cases are selected."""
 
     text: str
     sources: tuple[Source, ...]
@@ -49,10 +49,10 @@ class Selection:
 
 
 def parse_selectors(selectors: Sequence[Selector], directory: Path) -> tuple[Selection, ...]:
-    """Returns the selection for each selector. Raises InputError if a file or folder does not exist.
+    """Returns the selection for each selector. Without selectors, selects all cases of the folder `cases`. Raises
+    InputError if a file or folder does not exist.
 
-    selectors: none selects all cases of the folder `cases`. directory: the folder to which paths and modules are
-    relative.
+    directory: the folder to which paths and modules are relative.
     """
     if not selectors:
         return (_select_folder("", "*", directory),)
@@ -67,7 +67,7 @@ def choose_cases(selection: Selection, cases: Mapping[Source, tuple[CaseSpec, ..
     if chosen:
         return chosen
     if not known:
-        raise InputError(f"no case is defined in `{selection.place}`: define CASE or CASES there")
+        raise InputError(f"`{selection.place}` defines no case: define CASE or CASES there")
     ids = list(dict.fromkeys(case.id for case in known))
     near = difflib.get_close_matches(selection.pattern, ids, n=3, cutoff=0.4)
     near = near or [case_id for case_id in ids if selection.pattern.strip("*?") in case_id][:3] or ids[:3]
@@ -82,8 +82,8 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
 
 
 def find_root(file: Path) -> Path:
-    """Returns the folder from which a case file's imports start: the nearest folder above the file with a
-    pyproject.toml, else the root of the git repository, else the file's own folder.
+    """Returns the folder from which a case file's imports start. It is the nearest folder above the file with a
+    pyproject.toml, otherwise the root of the git repository, otherwise the file's own folder.
     """
     for mark in ("pyproject.toml", ".git"):
         for folder in file.parents:
@@ -163,7 +163,7 @@ def _select_path(text: str, place: str, pattern: str, directory: Path) -> Select
 
 
 def describe_files_left_out(selectors: Sequence[Selector], directory: Path) -> tuple[str, ...]:
-    """Returns a note on each folder that is selected as a whole and has files that define neither CASE nor CASES."""
+    """Returns a note for each folder that is selected as a whole but has files without CASE and CASES."""
     return tuple(
         dict.fromkeys(
             f"{count_of(len(one.left_out), 'file')} of the folder `{one.place}` left out, without CASE or CASES: "

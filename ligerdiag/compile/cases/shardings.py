@@ -28,10 +28,8 @@ def has_shardings(jitted: Any) -> bool:
 
 
 def read_shardings(jitted: Any) -> dict[str, Any]:
-    """Returns the options `in_shardings` and `out_shardings` of the function's `jax.jit`, without an option that was not
-    given.
-
-    Raises InputError for a sharding that names devices and no axes of a mesh.
+    """Returns the options `in_shardings` and `out_shardings` of the function's `jax.jit`, as far as they were given.
+    Raises InputError for a sharding that names devices instead of axes of a mesh.
     """
     return {
         name: _unflatten(jitted, name)
@@ -41,7 +39,7 @@ def read_shardings(jitted: Any) -> dict[str, Any]:
 
 
 def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...]]]:
-    """Yields the mesh of each sharding of this `jax.jit`: (size by axis, axes of the type Explicit)."""
+    """Yields the mesh of each sharding of the function's `jax.jit`: (size by axis, axes of the type Explicit)."""
     for name in (IN, OUT):
         for leaf in _list_leaves(jitted, name):
             mesh = getattr(leaf, "mesh", None)
@@ -50,11 +48,11 @@ def list_meshes(jitted: Any) -> Iterator[tuple[Mapping[str, int], tuple[str, ...
 
 
 def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments, completed from the function's `in_shardings`. An `Arg` without a partition or a kind of memory
-    gets the one in `in_shardings`.
+    """Completes the arguments from the `in_shardings` of the function's `jax.jit`. An `Arg` without a partition or kind
+    of memory gets it from there.
 
-    arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings do
-    not fit the arguments.
+    arguments: the positional arguments that are not static, each a pytree of `Arg`. Raises InputError if the shardings
+    do not fit the arguments.
     """
     given = read_shardings(jitted).get(IN)
     if given is None:
@@ -75,8 +73,8 @@ def place_arguments(jitted: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def read_partition(spec: Any) -> tuple[Any, ...]:
-    """Returns a `PartitionSpec` as the partition of an `Arg`: for each dimension the mesh axis or tuple of axes over which
-    it is split, or None. Raises InputError for any other entry, such as UNCONSTRAINED.
+    """Returns a `PartitionSpec` as the partition of an `Arg`. It has one entry for each dimension: the mesh axis or the
+    tuple of mesh axes that splits it, or None. Raises InputError for any other entry, such as UNCONSTRAINED.
     """
     partition: list[Any] = []
     for part in spec:
@@ -87,13 +85,17 @@ def read_partition(spec: Any) -> tuple[Any, ...]:
 
 
 def read_memory(sharding: Any) -> str:
-    """Returns the kind of memory that a sharding names if it is not the usual one of the devices, such as `pinned_host`."""
+    """Returns the kind of memory that a sharding names, such as `pinned_host`. Returns an empty string if it is the
+    usual memory of the devices.
+    """
     kind = getattr(sharding, "memory_kind", None)
     return "" if kind in (None, "device", "unpinned_host") else str(kind)
 
 
 def list_explicit_axes(mesh: Any) -> tuple[str, ...]:
-    """Returns the axes of a mesh that have JAX's type Explicit; none for a JAX without types of axes."""
+    """Returns the axes of a mesh that have JAX's type Explicit. Returns an empty tuple if this JAX has no types of
+    axes.
+    """
     types = getattr(mesh, "axis_types", None)
     if not isinstance(types, tuple):
         return ()
@@ -119,7 +121,8 @@ def _unflatten(jitted: Any, name: str) -> Any:
     for leaf in leaves:
         if not _is_open(leaf) and not hasattr(leaf, "spec") and type(leaf).__name__ not in SPECS:
             raise InputError(
-                f"`{jitted.__name__}` has a `{type(leaf).__name__}` in its {name}, and ligerdiag compiles for devices that"
+                f"`{jitted.__name__}` has a `{type(leaf).__name__}` in its {name}, and ligerdiag compiles for devices "
+                "that"
                 " are not here: expected a `NamedSharding`, for example on a `jax.sharding.AbstractMesh`"
             )
     tree = getattr(jitted._jit_info, f"{name}_treedef")

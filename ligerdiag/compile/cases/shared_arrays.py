@@ -1,10 +1,10 @@
-"""Finds arguments of a call that are one and the same array: JAX refuses the call if such an argument is donated and an
+"""Finds arguments of a call that are one and the same array. JAX refuses the call if such an argument is donated and an
 output takes its bytes.
 
-Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as `jax.device_put`
-does for the devices on which an array lies already. Two arrays with one address need not be one array. On a CPU, two JAX
-arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's runtime is asked whether they
-are one array.
+Two arguments are one array if they are one object, or if JAX made one from the other without a copy, as
+`jax.device_put` does for the devices on which an array lies already. Two arrays with one address need not be one array.
+On a CPU, two JAX arrays may use the memory of one NumPy array; on a GPU each would be a copy. So on a CPU, JAX's
+runtime is asked whether they are one array.
 """
 
 import sys
@@ -14,8 +14,8 @@ from typing import Any
 
 
 def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
-    """Returns a number, from 1, for each JAX array that occurs more than once among the leaves, by the `id` of the array's
-    Python object. If two objects are one array, both ids have the same number.
+    """Numbers the JAX arrays that occur more than once among the leaves, from 1. Returns `{id of the array's Python
+    object: number}`. If two objects are one array, both have the same number.
 
     leaves: those of a call's arguments (`list_passed`).
     """
@@ -42,8 +42,10 @@ def number_shared_arrays(leaves: Iterable[Any]) -> Mapping[int, int]:
 
 
 def group_shared_arguments(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Returns the positions in groups: the positions of one group have the same number in `numbers`. Positions with number 0
-    are in no group. numbers: for each argument the number that `number_shared_arrays` gives its array, or 0.
+    """Groups the positions of arguments that are one array. Returns one tuple of positions for each such array.
+
+    numbers: for each argument the number that `number_shared_arrays` gives its array, or 0 if the array is passed only
+    once.
     """
     groups: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):

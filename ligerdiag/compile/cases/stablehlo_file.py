@@ -1,4 +1,4 @@
-"""Reads a file with a StableHLO module, or with a program that `jax.export` has serialized, as the case of a worker.
+"""Reads a file with a StableHLO module, or with a program that `jax.export` has serialized, and makes a case of it.
 
 The file may come from a stranger. The worker reads it, within bounds on its size and on the worker's memory; a crash of
 MLIR's parser or of XLA ends only the worker. No code of the file is run.
@@ -26,8 +26,8 @@ from ligerdiag.untrusted_files import (
 
 
 def load_stablehlo_case(path: Path, name: str) -> tuple[Case, Mapping[str, object]]:
-    """Returns the case of the program in the file, and the settings of `jax.config` that it needs. Raises CompileError if
-    the file cannot be read, or if ligerdiag does not compile such a program.
+    """Returns the case of the program in the file, and the settings of `jax.config` that it needs. Raises CompileError
+    if the file cannot be read, or if ligerdiag cannot compile the program.
 
     name: name of the case.
     """

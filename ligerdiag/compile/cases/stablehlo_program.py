@@ -51,7 +51,7 @@ type Partition = tuple[str | tuple[str, ...] | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class StableHloProgram:
-    """A StableHLO module and the types of its entry function; it takes the place of a case's function."""
+    """A StableHLO module and the types of its entry function. A case has it instead of a Python function."""
 
     name: str
     module: bytes
@@ -84,11 +84,11 @@ class StableHloProgram:
         return tuple(library.zeros(shape, dtype) for shape, dtype in self.results)
 
     def name_arguments(self, count: int) -> list[str]:
-        """Returns the names of the arguments; `count` is their number."""
+        """Returns the names of the `count` arguments."""
         return list(self.inputs[:count])
 
     def free_specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the specs of the arguments; a spec has no sharding if XLA chooses the sharding of its argument."""
+        """Returns the specs of the arguments. If XLA chooses the sharding of an argument, its spec has no sharding."""
         import jax
 
         return tuple(
@@ -97,15 +97,17 @@ class StableHloProgram:
         )
 
     def place_results(self, mesh: Any) -> tuple[Any, ...]:
-        """Returns the sharding of each result over the mesh; None where XLA chooses it."""
+        """Returns the sharding of each result over the mesh. Returns None for a result whose sharding XLA chooses."""
         from jax.sharding import NamedSharding, PartitionSpec
 
         partitions = self.partitions if self.is_sharded else ((),) * len(self.results)
         return tuple(None if one is None else NamedSharding(mesh, PartitionSpec(*one)) for one in partitions)
 
     def fill(self, frame: Any) -> Self:
-        """Replaces the operations in the module of the frame, a function that computes nothing, by those of this module.
-        Returns this program. frame: an `ir.Module` that JAX has lowered from this program, with the same types.
+        """Replaces the operations of the frame, a function that computes nothing, by those of this module. Returns this
+        program.
+
+        frame: an `ir.Module` that JAX has lowered from this program, with the same types.
         """
         module = parse_stablehlo(self.module, frame.context)
         name = frame.operation.attributes["sym_name"]  # the names of XLA's dump files begin with it
@@ -123,9 +125,10 @@ class StableHloProgram:
 
 
 def parse_stablehlo(data: bytes, context: Any) -> Any:
-    """Returns the module, an `ir.Module` in this context. data: text, bytecode, or a portable artifact of StableHLO.
+    """Parses a StableHLO module and returns it as an `ir.Module` in this context. Raises CompileError if jaxlib cannot
+    parse it.
 
-    Raises CompileError if jaxlib cannot parse it.
+    data: text, bytecode, or a portable artifact of StableHLO.
     """
     try:
         with context:
@@ -134,7 +137,7 @@ def parse_stablehlo(data: bytes, context: Any) -> Any:
                 return library.deserialize_portable_artifact(context, data)
             return ir.Module.parse(data if data.startswith(BYTECODE) else data.decode(), context=context)
     except Exception as fault:
-        raise CompileError(f"jaxlib cannot parse it as StableHLO: {_describe_parse(fault)}") from fault
+        raise CompileError(f"jaxlib cannot parse the module as StableHLO: {_describe_parse(fault)}") from fault
 
 
 def _describe_parse(fault: Exception) -> str:
@@ -156,8 +159,8 @@ def read_stablehlo(name: str, data: bytes) -> Case:
 
 
 def take_lowered(lowered: Any, name: str = "") -> Case:
-    """Returns the case of a `jax.stages.Lowered`. Raises InputError if the program was lowered for something else than
-    NVIDIA GPUs, or has a form that ligerdiag does not compile.
+    """Returns the case of a `jax.stages.Lowered`. Raises InputError if the program was not lowered for NVIDIA GPUs, or
+    has a form that ligerdiag does not compile.
 
     name: name of the case; by default that of the function.
     """
@@ -185,7 +188,10 @@ def _fix_values(arg: Arg, value: Any) -> Arg:
 
 
 def describe_module(name: str, module: Any, data: bytes) -> Case:
-    """Returns the case of a parsed module. data: the module as bytes. Raises CompileError as `read_stablehlo`."""
+    """Returns the case of a parsed module. Raises the CompileErrors of `read_stablehlo`.
+
+    data: the module as bytes.
+    """
     main = _find_main(module)
     _require_known(module)
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
@@ -221,8 +227,8 @@ def describe_module(name: str, module: Any, data: bytes) -> Case:
 
 
 def needs_wide_types(case: Case) -> bool:
-    """Returns whether a result or an argument of the module has elements of 64 bits. JAX then has to be set to allow such
-    types.
+    """Returns whether a result or an argument of the module has elements of 64 bits. JAX must then be set to allow
+    them.
     """
     function: Any = case.function
     dtypes = {dtype for _, dtype in function.results} | {arg.dtype for arg in case.args}
@@ -256,7 +262,8 @@ def _require_known(module: Any) -> None:
         )
     if any(_is_call_of(operation, PARTITIONED) for operation in walk_operations(module.operation)):
         raise CompileError(
-            "the module has a `custom_partitioning`: its function exists only in the process that made the module"
+            "ligerdiag cannot compile a module with a `custom_partitioning`: its function exists only in the process "
+            "that made the module"
         )
 
 
@@ -294,7 +301,9 @@ def _read_mesh(module: Any) -> Mapping[str, int]:
     read = [dict(_AXIS.findall(one[1])) for one in meshes.values() if one is not None]
     sizes = {tuple((axis, int(size)) for axis, size in one.items()) for one in read}
     if None in meshes.values() or len(sizes) != 1:
-        raise CompileError("the module has meshes of different shapes, or a mesh with an explicit order of devices")
+        raise CompileError(
+            "ligerdiag cannot compile a module with meshes of different shapes, or with an explicit order of devices"
+        )
     mesh = dict(next(iter(sizes)))
     if prod(mesh.values()) != partitions:
         raise CompileError(f"the module is for {partitions} devices, but its mesh has {prod(mesh.values())}")
@@ -316,7 +325,7 @@ def _read_partition(attributes: Mapping[str, Any]) -> Partition | None:
     """Returns how an array is split over the mesh; None if its attributes do not say that, so that XLA chooses."""
     if "sdy.sharding" not in attributes:
         if "mhlo.sharding" in attributes:
-            raise CompileError("the module has a mesh of Shardy, but shardings of GSPMD")
+            raise CompileError("ligerdiag cannot compile a module with a mesh of Shardy and shardings of GSPMD")
         return None
     text = str(attributes["sdy.sharding"])
     found = _SHARDING.fullmatch(text)

@@ -31,8 +31,9 @@ _used: list[str] = []
 
 
 def enter_tuning(file: TuningFile | None) -> None:
-    """Prepares this process for compiles with the choices of the file. Raises UsedWorkerError if the process has compiled
-    with other choices, and CompileError if it was not started with the variables of `TUNING_LOG`.
+    """Prepares this process for compiles with the autotuner's choices in the file. Raises UsedWorkerError if the
+    process has compiled with different choices, and CompileError if it was not started with the variables of
+    `TUNING_LOG`.
     """
     digest = "" if file is None else file.copy_sha256
     if _used:
@@ -40,13 +41,16 @@ def enter_tuning(file: TuningFile | None) -> None:
             raise UsedWorkerError
         return
     if file is not None and any(os.environ.get(name) != value for name, value in TUNING_LOG.items()):
-        raise CompileError("the worker was started without XLA's log of the instructions that its autotuner looks up")
+        raise CompileError(
+            "this worker cannot find out which instructions XLA's autotuner looks up, because it was started without "
+            "XLA's log"
+        )
     _used.append(digest)
 
 
 def choose_tuning_options(file: TuningFile) -> dict[str, Flag]:
-    """Returns the compiler options that make XLA take its choices from the file. If the user sets the level of autotuning in
-    XLA_FLAGS, the option for it is left out.
+    """Returns the compiler options that make XLA take the autotuner's choices from the file. If XLA_FLAGS sets the
+    level of autotuning, the option for the level is left out.
     """
     options: dict[str, Flag] = {TUNING_LEVEL: USUAL_LEVEL, LOAD: file.copy, FORM: file.form is TuningForm.CACHE}
     given = os.environ.get("XLA_FLAGS", "")
@@ -56,8 +60,8 @@ def choose_tuning_options(file: TuningFile) -> dict[str, Flag]:
 
 
 def explain_fault(fault: str, file: TuningFile) -> str:
-    """Returns the reason why XLA cannot compile with the file, given XLA's error message; empty if the file is not the
-    reason.
+    """Returns why XLA cannot compile with the file, according to XLA's error message. Returns an empty string if the
+    error has another cause.
     """
     if "Expect autotune result cache hit" in fault:
         return (
@@ -70,15 +74,18 @@ def explain_fault(fault: str, file: TuningFile) -> str:
 
 
 def drop_unknown_form(fault: str, options: dict[str, Flag], file: TuningFile) -> bool:
-    """Removes the compiler option for the file's form (see `TuningForm`) from `options` if the error says that XLA does not
-    know this option; returns whether it was removed. Raises CompileError if the file has the form with fingerprints, which
-    such an XLA does not read. fault: the text of XLA's error.
+    """Removes the compiler option for the file's form (see `TuningForm`) if XLA's error says that XLA does not know the
+    option. Returns whether it was removed. Raises CompileError if the file has the form with fingerprints, which such
+    an XLA cannot read.
+
+    fault: the text of XLA's error.
     """
     if FORM not in options or "No such compile option" not in fault or FORM not in fault:
         return False
     if options[FORM]:
         raise CompileError(
-            f"the XLA of this toolchain cannot read entries with fingerprints of a GPU, such as those of `{file.name}`: "
+            "the XLA of this toolchain cannot read entries with fingerprints of a GPU, such as those of "
+            f"`{file.name}`: "
             "record the tuning with this toolchain"
         )
     del options[FORM]
@@ -86,8 +93,9 @@ def drop_unknown_form(fault: str, options: dict[str, Flag], file: TuningFile) ->
 
 
 def read_choices(log: str, file: TuningFile) -> Tuning:
-    """Returns which instructions had an entry in the file of choices, according to XLA's log. log: the output of one
-    compile.
+    """Reads from XLA's log which instructions had an entry in the file of the autotuner's choices.
+
+    log: the output of one compile.
     """
     found = {_name(match["hlo"]) for match in _FOUND.finditer(log)}
     asked = {one.name: one for match in _ASKED.finditer(log) if (one := _describe(match["hlo"])).name}

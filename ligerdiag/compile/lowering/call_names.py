@@ -49,8 +49,8 @@ Frames of Python's library are left out too.
 
 @contextmanager
 def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Generator[dict[str, SourceLine]]:
-    """Inside the context, names every call of the kernel primitives and every access to a Ref. Yields a mapping from each
-    name to the user's line that makes the call or access; the mapping is filled inside the context.
+    """Names every call of the kernel primitives and every access to a Ref inside the context. Yields a mapping from
+    each name to the user's line that makes the call or access. The mapping is filled while the context is open.
 
     marks_stores: whether to mark each value that is stored into a Ref with the operation `intent_jax.STORED`, so that
     `find_stores` finds it.
@@ -71,8 +71,9 @@ def name_calls(primitives: Sequence[Any], *, marks_stores: bool = False) -> Gene
 
 
 def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore, ...]:
-    """Returns the stores into Refs in a tagged module that was traced with `marks_stores`. sites: from the name of each
-    store to the user's line that makes it.
+    """Returns the stores into Refs in a tagged module that was traced with `marks_stores`.
+
+    sites: maps the name of each store to the user's line that makes it.
     """
     found: list[RefStore] = []
     for operation in walk_operations(module.operation):
@@ -83,9 +84,7 @@ def find_stores(module: Any, sites: Mapping[str, SourceLine]) -> tuple[RefStore,
 
 
 def drop_call_names(module: Any) -> None:
-    """Removes the names that this module gave to kernel calls and Ref accesses from the locations of the module's
-    operations, in place.
-    """
+    """Removes the names of kernel calls and Ref accesses from the locations of the module's operations, in place."""
     for operation in reversed(list(walk_operations(module.operation))):  # inner ones first: see `set_location`
         name = read_name(operation.location) or ""
         if read_call_name(name):

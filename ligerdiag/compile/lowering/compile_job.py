@@ -90,16 +90,16 @@ _PLAIN: tuple[type[object], ...] = (str, int, float, tuple, type(None))
 
 
 def compute_settings() -> dict[str, str]:
-    """Maps the name of each setting of `jax.config` to its value as text. If the value is not a number, a text, a tuple or
-    None, the text is the name of the value's type.
+    """Returns the settings of `jax.config` by name, as texts. A value that is not a number, a text, a tuple or None is
+    replaced by the name of its type.
     """
     config: Any = jax.config
     return {name: _render(getattr(config, name, value)) for name, value in sorted(config.values.items())}
 
 
 def compute_environment() -> dict[str, str]:
-    """Returns this worker's environment variables that can change the result of a compile. PYTHONPATH is left out, because
-    it was set when the worker started, and not by the user.
+    """Returns this worker's environment variables that can change the result of a compile. PYTHONPATH is left out,
+    because ligerdiag sets it when it starts the worker.
     """
     return {name: value for name, value in compute_important_environment().items() if name != "PYTHONPATH"}
 
@@ -127,9 +127,8 @@ _OPTIMIZED = "gpu_after_optimizations.hlo.pb"
 
 
 def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> CompileAnswer:
-    """Makes the artifact of the requested case, unless the cache has it, and returns its key.
-
-    Raises LigerdiagError with a message of one line; the traceback is in the log.
+    """Makes the artifact of the requested case, unless the cache has it, and returns its key. Raises LigerdiagError
+    with a message of one line; the traceback is in the log.
     """
 
     enter_tuning(request.tuning)
@@ -170,15 +169,17 @@ def compile_case(request: CompileRequest, loader: CaseLoader, log: Path) -> Comp
 
 
 def add_flags(request: CompileRequest, case: Case) -> CompileRequest:
-    """Returns the request with the case's own flags of XLA added. A flag that the request already has keeps its value."""
+    """Adds the case's own flags of XLA to the request and returns the result. A flag that the request already has keeps
+    its value.
+    """
     return replace(request, flags={**case.xla_flags, **request.flags}) if case.xla_flags else request
 
 
 def compute_key(request: CompileRequest, program: LoweredCase, dependencies: Mapping[str, str]) -> str:
-    """Returns the key of the artifact, as the module's docstring defines it.
+    """Returns the key of the artifact, as the docstring at the top of this file defines it.
 
     dependencies: files of the project to their sha256. They are part of the key only if the program has a
-    `custom_partitioning`. The program's text names the function that runs on the shards only by an address in memory. A
+    `custom_partitioning`. The text of such a program names the function on shards only by an address in memory, and a
     function of another case may have the same address.
     """
     names = (request.case_id, str(request.source), request.target, request.toolchain)
@@ -238,11 +239,11 @@ def _copy_artifact(same: Artifact, request: CompileRequest, key: str) -> bool:
 def make_artifact(
     request: CompileRequest, program: LoweredCase, key: str, log: Path, begin: int = 0, *, runs: bool = False
 ) -> Any:
-    """Compiles the program and writes all files of the artifact except the manifest into the request's scratch
-    directory; returns the `jax.stages.Compiled`. Raises CompileError.
+    """Compiles the program and writes the files of the artifact into the request's scratch directory, except for the
+    manifest. Returns the `jax.stages.Compiled`. Raises CompileError if the program does not compile.
 
-    begin: position in the log at which the output of this case begins, in bytes. runs: whether the program will also run, on
-    the GPUs of this machine, for which it is then compiled.
+    begin: position in the log, in bytes, at which the output of this case begins. runs: whether to compile for the GPUs
+    of this machine, so that the program can run.
     """
     directory = Path(request.scratch)
     dump = directory / "dump"
@@ -373,8 +374,8 @@ def _answering(program: LoweredCase, request: CompileRequest) -> Generator[None]
 
 
 def find_remedy(fault: str, options: Mapping[str, Flag], asked: Mapping[str, Flag]) -> Mapping[str, Flag] | None:
-    """Returns the compiler options that remedy a fault of XLA's; None if no options do, if these options are set already, or
-    if the user has set them to other values.
+    """Returns compiler options that avoid a fault of XLA. Returns None if there are no such options, if they are set
+    already, or if the user has set them to other values.
 
     fault: XLA's error message. options: the compiler options of the failed compile. asked: options that the user gave.
     """
@@ -420,12 +421,12 @@ def _find_dumped(dump: Path) -> tuple[Path, Path, Path | None]:
         if name.startswith("module_") and ".jit_" in name and name.endswith(_OPTIMIZED)
     }
     if not found:
-        raise CompileError("XLA wrote no optimized module: does a flag in XLA_FLAGS suppress the dump?")
+        raise CompileError("XLA wrote no optimized module: remove any flag from XLA_FLAGS that suppresses the dump")
     module = found[max(found)].name.split(".")[0]
     own = [name for name in names if name.startswith(f"{module}.")]
     unoptimized = next((dump / name for name in own if name.endswith("before_optimizations.hlo.pb")), None)
     if unoptimized is None:
-        raise CompileError(f"XLA wrote no unoptimized module beside `{found[max(found)].name}`")
+        raise CompileError(f"XLA wrote the optimized module `{found[max(found)].name}`, but not the unoptimized one")
     endings = ("thunk_sequence_after_thunk_passes.txt", "thunk_sequence.txt")
     thunks = (dump / name for ending in endings for name in own if name.endswith(ending))
     return unoptimized, found[max(found)], next(thunks, None)

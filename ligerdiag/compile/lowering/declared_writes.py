@@ -20,21 +20,22 @@ _ALIASES, _OPERAND_LAYOUTS, _RESULT_LAYOUTS = "output_operand_aliases", "operand
 
 
 def parse_write(text: str) -> tuple[int, int]:
-    """Parses a text such as `40.0`; returns (tag of the kernel call, number of the operand). Raises InputError for any other
-    text.
+    """Parses a text such as `40.0` into (tag of the kernel call, number of the operand). Raises InputError for any
+    other text.
     """
     call, _, operand = text.partition(".")
     if not (call.isdecimal() and operand.isdecimal()):
-        raise InputError(f"expected a write such as `40.0` but got `{text}`")
+        raise InputError(f"expected a write as `<tag of the kernel call>.<operand>`, such as `40.0`, but got `{text}`")
     return int(call), int(operand)
 
 
 def declare_writes(module: Any, readers: Readers, writes: Sequence[str], case_id: str) -> None:
-    """Declares these writes in the module, in place.
+    """Declares these writes of kernel calls in the module, in place.
 
-    readers: the reads of kernels' operands after the calls, which `ties.find_readers` found in this module. writes: texts
-    for `parse_write`. Raises InputError if a call is not in the module or if its results are not available at a reader
-    (`TieSite.unreachable`), CompileError if the readers could not be found or this jaxlib cannot change the call.
+    readers: the reads of kernels' operands after the calls, which `ties.find_readers` found in this module. writes:
+    texts for `parse_write`. Raises InputError if a call is not in the module or if its results are not available at a
+    reader (`TieSite.unreachable`), CompileError if the readers could not be found or this jaxlib cannot change the
+    call.
     """
     if not writes:
         return
@@ -81,7 +82,9 @@ class _Declaring:
             operations[call] = _declare(operations[call], written)
 
     def redirect(self, sites: Sequence[TieSite]) -> None:
-        """Makes each reader read the output that declares the write; of several writes before it, the last one's."""
+        """Makes each reader read the output that declares the write. If there are several writes before the reader, it
+        reads the output of the last one.
+        """
         for site in sorted(sites, key=lambda one: (*one.through, one.call)):  # in program order, function by function
             new = self._find_value((*site.through, site.call), site.operand)
             self._operations[site.reader].operands[site.reader_operand] = new

@@ -77,8 +77,8 @@ _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 
 
 def protect_as_written(module: Any) -> str:
-    """Returns the text of a copy of a tagged StableHLO module in which nothing can be folded. So `translate_to_hlo` keeps
-    the program in it exactly as traced.
+    """Copies a tagged StableHLO module so that no operation can be folded, and returns the copy as text.
+    `translate_to_hlo` then keeps the program exactly as traced.
     """
     with module.context:
         clone = module.operation.clone()
@@ -142,9 +142,8 @@ def _put_barrier(operation: Any, following: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class IntentTrace:
-    """The snapshots that `mark_intent` puts into one trace, and notes on the trace's kernels and saved values. A snapshot is
-    a copy that keeps the version that the author means. The notes say whether the program needs a second trace, with
-    snapshots.
+    """The snapshots that `mark_intent` puts into one trace, and notes on the trace's kernels and saved values. A
+    snapshot is a copy that keeps the version that the author means.
     """
 
     forms: frozenset[Form] | None
@@ -177,17 +176,15 @@ class IntentTrace:
 
     @property
     def needs_snapshots(self) -> bool:
-        """Returns whether the program needs a second trace with snapshots (copies that keep the intended version of a
-        value). True if a kernel may overwrite a saved value, or if JAX may lose a kernel call when it builds a `shard_map`
-        again.
+        """Returns whether the program needs a second trace with snapshots. A snapshot is a copy that keeps the intended
+        version of a value. The program needs them if a kernel may overwrite a saved value. It also needs them if JAX
+        may lose a kernel call when it rebuilds a `shard_map`.
         """
         return bool(self.kernel_forms & self.saved_forms) or (self.in_shards and bool(self.saved_forms))
 
     @property
     def is_marked(self) -> bool:
-        """Returns whether this trace gets snapshots (copies that keep the intended version of a value). If not, it only
-        collects notes.
-        """
+        """Returns whether this trace gets snapshots. A trace without snapshots only collects notes."""
         return self.forms is not None
 
     def note_kernel(self, operands: Sequence[Any]) -> None:
@@ -204,8 +201,10 @@ class IntentTrace:
         return self.forms is not None and form in self.forms
 
     def save(self, value: Any, trace: Any = None) -> Any:
-        """Returns a snapshot of the value: a copy, made in `trace` (by default the current trace), that keeps the value's
-        present version. Returns the value itself if no kernel can overwrite it.
+        """Returns a snapshot of the value, a copy that keeps the value's present version. Returns the value itself if
+        no kernel can overwrite it.
+
+        trace: the trace in which to make the copy; by default the current one.
         """
         form = read_form(value)
         if form is None or not self.copies(form):
@@ -221,11 +220,11 @@ class IntentTrace:
 
     @contextmanager
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> Generator[None]:
-        """Inside the context, whenever an input of `body` is saved, saves the version (the contents before or after a
-        kernel's write) that it had at the beginning of `body`. `body` is the body of a `jax.checkpoint` that `trace` splits
-        inside the context.
+        """Inside the context, saves each input of `body` in the version that it had at the beginning of `body`. A
+        version is the contents before or after a kernel's write.
 
-        values: the inputs; None for an input that JAX does not know.
+        body: the body of a `jax.checkpoint`, which `trace` splits inside the context. values: the inputs; None for an
+        input that JAX does not know.
         """
         outer = getattr(trace, "parent_trace", None)
         before = dict(self._pinned)
@@ -240,11 +239,11 @@ class IntentTrace:
             self._pinned = before
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends the effect of `pin` on one input of `body`, the body of a `jax.checkpoint`. If the input is saved from now
-        on, the version that it has at the end of the body is saved.
+        """Ends the effect of `pin` on one input of `body`. If the input is saved from now on, it is saved in the
+        version that it has at the end of the body. Returns whether the input was pinned and `body` is the innermost
+        body that JAX is splitting.
 
-        Returns whether the input was pinned. Returns False as well if `body` is not the innermost body that JAX is
-        splitting. position: position of the input.
+        body: the body of a `jax.checkpoint`. position: position of the input.
         """
         if not self._bodies or self._bodies[-1][1] is not body:
             return False
@@ -252,8 +251,8 @@ class IntentTrace:
         return self._pinned.pop((id(values[position]), id(outer)), None) is not None
 
     def save_all(self, tree: Any) -> Any:
-        """Returns the tree with each array replaced by its snapshot, a copy that keeps the array's present version (see
-        `save`).
+        """Returns the tree with a snapshot in place of each array. A snapshot is a copy that keeps the array's present
+        version (see `save`).
         """
         library: Any = jax
         return library.tree_util.tree_map(self.save, tree)
@@ -265,8 +264,8 @@ class IntentTrace:
 
 @contextmanager
 def mark_intent(kernel_primitives: Sequence[Any], forms: frozenset[Form] | None) -> Generator[IntentTrace]:
-    """Inside the context, inserts snapshots into everything that JAX traces. A snapshot is a copy that keeps the version of
-    a value that the author means. Yields the trace's snapshots and notes.
+    """Inserts snapshots into everything that JAX traces inside the context, and yields the snapshots and notes. A
+    snapshot is a copy that keeps the version of a value that the author means.
 
     forms: shapes and dtypes of the values that get a snapshot; None to insert none and only take notes. JAX does not
     trace a function again that it has in its caches: clear JAX's caches before, and also afterwards if snapshots were

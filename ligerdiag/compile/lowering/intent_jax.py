@@ -42,8 +42,8 @@ type Form = tuple[tuple[int, ...], str]
 
 
 def read_form(value: Any) -> Form | None:
-    """Returns the shape and dtype of a value; None for a value that cannot be a kernel's operand, such as a number, a NumPy
-    array, a symbolic zero, a random key or a Ref.
+    """Returns the shape and dtype of a value. Returns None for a value that cannot be a kernel's operand, such as a
+    number, a NumPy array, a symbolic zero, a random key or a Ref.
     """
     if isinstance(value, jex_core.Literal) or not hasattr(value, "aval"):
         return None
@@ -101,8 +101,8 @@ CUSTOM = "custom_lin"
 
 
 class Saver(Protocol):
-    """Protocol for the snapshots of the current trace. A snapshot is a copy that keeps the version of a value that the
-    author means. `intent.IntentTrace` implements it.
+    """Protocol of the object that makes the snapshots of the current trace. A snapshot is a copy that keeps the version
+    of a value that the author means. `intent.IntentTrace` implements it.
     """
 
     is_whole: bool
@@ -120,27 +120,27 @@ class Saver(Protocol):
         ...
 
     def pin(self, trace: Any, body: Any, values: Sequence[Any]) -> AbstractContextManager[None]:
-        """Inside the context, whenever an input of `body` is saved, saves the version (the contents before or after a
-        kernel's write) that it had at the beginning of `body`. `body` is the body of a `jax.checkpoint` that `trace` splits
-        inside the context.
+        """Inside the context, saves each input of `body` in the version that it had at the beginning of `body`. A
+        version is the contents before or after a kernel's write.
 
-        values: the inputs; None for an input that JAX does not know.
+        body: the body of a `jax.checkpoint`, which `trace` splits inside the context. values: the inputs; None for an
+        input that JAX does not know.
         """
         ...
 
     def unpin(self, body: Any, position: int) -> bool:
-        """Ends the effect of `pin` on one input of `body`, the body of a `jax.checkpoint`. If the input is saved from now
-        on, the version that it has at the end of the body is saved.
+        """Ends the effect of `pin` on one input of `body`. If the input is saved from now on, it is saved in the
+        version that it has at the end of the body. Returns whether the input was pinned and `body` is the innermost
+        body that JAX is splitting.
 
-        Returns whether the input was pinned. Returns False as well if `body` is not the innermost body that JAX is
-        splitting. position: position of the input.
+        body: the body of a `jax.checkpoint`. position: position of the input.
         """
         ...
 
 
 def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's rule that splits the body of a `jax.checkpoint`, so that the inputs of the body are saved with their
-    contents at the call of the body.
+    """Wraps JAX's rule that splits the body of a `jax.checkpoint`. With the wrapper, JAX saves the inputs of the body
+    with their contents from the moment when the body was called.
     """
 
     def pinned(trace: Any, *tracers: Any, **params: Any) -> Any:
@@ -152,9 +152,9 @@ def pin_inputs(rule: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
 
 
 def mark_policy(evaluate: Callable[..., Any], marks: Saver) -> Callable[..., Any]:
-    """Wraps JAX's function that splits a jaxpr into a known part, which runs at once, and a staged part, which runs later in
-    the backward pass. The wrapper copies each value that a checkpoint's policy saves, and makes the staged part repeat the
-    kernel calls.
+    """Wraps JAX's function that splits a jaxpr into a known part and a staged part. The known part runs at once, the
+    staged part in the backward pass. The wrapper copies each value that a checkpoint's policy saves, and makes the
+    staged part repeat the kernel calls.
     """
 
     def evaluated(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -343,8 +343,8 @@ def _make_equation(operand: Any, result: Any, maker: Any) -> Any:
 
 @contextmanager
 def keep_calls(primitives: Sequence[Any]) -> Generator[None]:
-    """Inside the context, marks each call of these primitives as having an effect, so that JAX does not drop calls with
-    unused results.
+    """Keeps JAX, inside the context, from dropping calls of these primitives whose results are unused. Marks each such
+    call as having an effect.
     """
 
     def keep(evaluate: Any) -> Any:
@@ -379,9 +379,7 @@ WRITES = _make_effect()
 
 @contextmanager
 def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Inside the context, replaces the attribute `name` of `holder` by the result of `wrap`, which gets the original
-    attribute.
-    """
+    """Inside the context, replaces the attribute `name` of `holder` by `wrap(attribute)`."""
     original = getattr(holder, name)
     setattr(holder, name, wrap(original))
     try:
@@ -392,8 +390,8 @@ def wrapped(holder: Any, name: str, wrap: Callable[[Any], Any]) -> Generator[Non
 
 @contextmanager
 def watch_splits(marks: Saver) -> Generator[None]:
-    """Inside the context, wraps JAX's functions that split a jaxpr with `mark_policy`. JAX also calls these functions for
-    each function that the jaxpr calls.
+    """Inside the context, wraps JAX's functions that split a jaxpr (see `mark_policy`). JAX also splits each function
+    that the jaxpr calls.
     """
     evaluation = importlib.import_module("jax._src.interpreters.partial_eval")
     custom, stateful = "partial_eval_jaxpr_custom", "partial_eval_jaxpr_stateful"
@@ -427,10 +425,10 @@ loop itself.
 
 @contextmanager
 def stack_slices(marks: Saver) -> Generator[None]:
-    """Inside the context, makes a scan stack the slices of `xs` that its body returns or keeps. Otherwise JAX would return
-    `xs` itself.
+    """Inside the context, makes a scan stack the slices of `xs` that its body returns or keeps. Otherwise JAX would
+    return `xs` itself.
 
-    Replaces only the functions that JAX's module of loops calls, because only loops slice their inputs.
+    Replaces functions only in JAX's module of loops, because only loops slice their inputs.
     """
     loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
     with ExitStack() as stack:

@@ -35,7 +35,7 @@ def enter_mesh(mesh: Mesh) -> AbstractContextManager[Any]:
 
 
 def get_type(value: Any) -> Any:
-    """Returns the type of an array or tracer, which JAX calls its abstract value. Calls `jax.typeof` since JAX 0.6,
+    """Returns the type of an array or tracer, in JAX's words its abstract value. Calls `jax.typeof` since JAX 0.6,
     `jax.core.get_aval` before.
     """
     library: Any = jax
@@ -43,18 +43,20 @@ def get_type(value: Any) -> Any:
 
 
 def translate_to_hlo(text: str) -> bytes:
-    """Returns a StableHLO module as a serialized HloModuleProto. Does not catch the exceptions of jaxlib's translation."""
+    """Translates a StableHLO module to HLO and returns it as a serialized HloModuleProto. Does not catch the exceptions
+    of jaxlib.
+    """
     library: Any = _import_first("jaxlib._jax", "jaxlib.xla_extension")  # the latter up to jaxlib 0.6
     return library.mlir.mlir_module_to_xla_computation(text, False, False).as_serialized_hlo_module_proto()
 
 
 def find_read(traced: Any) -> frozenset[int]:
-    """Returns the numbers of the arrays that a traced program reads, among all arrays of its arguments. For JAX, an effect,
-    such as that of a debug callback, counts as a read. Without `keep_unused`, JAX drops all other arrays.
+    """Returns the numbers of the arrays that a traced program reads, counted over all its arguments. Without
+    `keep_unused`, JAX drops all other arrays. An effect, such as that of a debug callback, counts as a read in JAX.
 
     traced: a `jax.stages.Traced`. A library may be made for another version of JAX, in which the rules for dropping
-    equations take other arguments (jax-triton 0.4 under JAX 0.12). Such a rule is then called with the arguments that it
-    expects. If JAX raises an exception nevertheless, all arrays count as read.
+    equations take other arguments (jax-triton 0.4 under JAX 0.12). Such a rule is then called with the arguments that
+    it expects. If JAX raises an exception nevertheless, all arrays count as read.
     """
     library: Any = importlib.import_module("jax.interpreters.partial_eval")
     jaxpr: Any = getattr(traced.jaxpr, "jaxpr", traced.jaxpr)
@@ -113,8 +115,8 @@ def _import_first(*names: str) -> Any:
 
 
 def is_reference(aval: Any) -> bool:
-    """Returns whether the type is that of a Ref. XLA gets the contents of a Ref as an operand, and returns the new contents
-    as one more output.
+    """Returns whether the type is that of a Ref. XLA gets the contents of a Ref as an operand, and returns its new
+    contents as a further output.
     """
     return hasattr(aval, "inner_aval")
 
@@ -129,7 +131,9 @@ def find_kernel_primitives() -> list[Any]:
 
 
 def find_ffi_primitives() -> list[Any]:
-    """Returns the primitive of `jax.ffi.ffi_call`; [] if this version of JAX has it in another place."""
+    """Returns the primitive of `jax.ffi.ffi_call` in a list. Returns an empty list if this version of JAX does not have
+    it in a known place.
+    """
     primitive = getattr(importlib.import_module("jax._src.ffi"), "ffi_call_p", None)
     return [] if primitive is None else [primitive]
 
@@ -153,8 +157,8 @@ def _pallas_library() -> Any:
 
 @contextmanager
 def assume_gpu(compute_capability: int, architecture: str = "") -> Generator[None]:
-    """Makes jax-triton and Pallas assume, inside the context, a GPU of this compute capability, or an AMD GPU of this
-    architecture. Without the context, jax-triton and Pallas would query a GPU that does not exist.
+    """Makes jax-triton and Pallas assume a GPU of this compute capability inside the context. With `architecture`,
+    makes them assume an AMD GPU of that architecture. Otherwise both libraries would query a GPU that does not exist.
     """
     with (
         _assume_compute_capability(compute_capability),
@@ -231,9 +235,7 @@ def _open_folder() -> str:
 
 @contextmanager
 def answer_for_device(library: Any, name: str, value: Any) -> Generator[None]:
-    """Inside the context, makes the function `name` of the library return `value`. The function takes a device or
-    nothing.
-    """
+    """Inside the context, makes the library's function `name` return `value`. The function takes a device or nothing."""
     original = getattr(library, name)
 
     def answer(*device: Any, **words: Any) -> Any:

@@ -25,7 +25,7 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitForm:
-    """A function in the form in which `jax.jit` gets it, with the types of its arguments and its donations."""
+    """A function in the form that `jax.jit` compiles, with the types of its arguments and its donations."""
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
@@ -44,9 +44,11 @@ class JitForm:
         return library.jit(self.function, keep_unused=True, donate_argnums=self.donated, **placed)
 
     def donate_only(self, kept: Collection[int], names: Sequence[str]) -> "JitForm":
-        """Returns the form in which each array is an argument of its own and only arrays in `kept` are donated. kept:
-        numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated afterwards
-        either. names: the names of all arrays.
+        """Returns a form of the function that donates only the arrays in `kept`. In this form, each array is an
+        argument of its own.
+
+        kept: numbers of arrays among all arrays of the arguments; an array that was not donated before is not donated
+        afterwards either. names: the names of all arrays.
         """
         library: Any = jax
         leaves, structure = library.tree.flatten(self.specs)
@@ -63,11 +65,11 @@ class JitForm:
 
 
 def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
-    """Returns the function of the case, in the form that donates all donated arguments of the case. specs: the types of the
-    arguments. Raises InputError if the case donates a part of an argument.
+    """Returns the function of the case in a form that donates all donated arguments of the case. Raises InputError if
+    the case donates only a part of an argument.
 
-    For a StableHLO module, the module itself says which arguments it donates and how its arguments and results are split
-    over the mesh.
+    specs: the types of the arguments. For a StableHLO module, the module itself says which arguments it donates and how
+    its arguments and results are split over the mesh.
     """
     # without arguments, only a sharding of the outputs tells JAX the devices
     if isinstance(case.function, StableHloProgram):
@@ -79,8 +81,9 @@ def make_form(case: Case, specs: tuple[Any, ...], mesh: Mesh) -> JitForm:
 
 
 def list_donated(specs: Sequence[Any], positions: Collection[int]) -> tuple[int, ...]:
-    """Returns the numbers of the donated arrays among all arrays of the arguments. positions: the positions of the donated
-    arguments.
+    """Returns the numbers of the donated arrays, counted over all arrays of the arguments.
+
+    positions: the positions of the donated arguments.
     """
     found, number = list[int](), 0
     for position, argument in enumerate(specs):

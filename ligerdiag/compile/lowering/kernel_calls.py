@@ -58,7 +58,7 @@ _OPERATION_TAG = re.compile(r"#ld(\d+)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredCall:
-    """A custom call in the tagged StableHLO module; it may be a kernel call."""
+    """A custom call in the tagged StableHLO module. It may be a kernel call."""
 
     tag: int
     text: bytes
@@ -70,8 +70,8 @@ class LoweredCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_of(self, call: TracedCall) -> bool:
-        """Returns whether the custom call comes from this call in the user's code. It does if both have the same name or, if
-        one of them has no name, the same lines and kernel.
+        """Returns whether the custom call comes from this call in the user's code. Both must have the same name. If one
+        of them has no name, both must have the same lines and kernel.
         """
         if self.name and call.name:
             return self.name == call.name
@@ -81,18 +81,19 @@ class LoweredCall:
         return self.holds(call)
 
     def holds(self, call: TracedCall) -> bool:
-        """Returns whether the custom call may launch the kernel of `call`. True if its backend config defines a kernel with
-        that name. Also true if the backend config contains no Triton IR as text, because the names cannot be compared.
+        """Returns whether the custom call may launch the kernel of `call`. It may if its backend config defines a
+        kernel of that name. It also may if the backend config has no Triton IR as text, because names cannot be
+        compared then.
         """
         return b"tt.func" not in self.text or b"@%s(" % call.kernel.encode() in self.text
 
 
 def find_traced_calls(closed: Any, binds: Sequence[Bind], names: Sequence[str] = PRIMITIVES) -> tuple[TracedCall, ...]:
-    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls. The program made
-    these, but the jaxpr has no equation for them.
+    """Returns the kernel calls in the closed jaxpr and its sub-programs, followed by the missing calls. A missing call
+    is one that the program makes, but that has no equation in the jaxpr.
 
-    binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose calls
-    were recorded.
+    binds: all kernel calls that were recorded while the program was traced. names: the names of the primitives whose
+    calls were recorded.
     """
     calls: list[TracedCall] = []
     for jaxpr in _walk_jaxprs(closed.jaxpr, set()):
@@ -129,16 +130,18 @@ def find_lowered_calls(module: ir.Module) -> tuple[LoweredCall, ...]:
 
 
 def find_dropped_calls(module: ir.Module, marked: ir.Module) -> tuple[LoweredCall, ...]:
-    """Returns the kernel calls that `marked` has and `module` lacks. `marked` is the module that records the author's
-    intent (see `intent`); the same operation has the same tag (number) in both.
+    """Returns the kernel calls of `marked` that `module` lacks.
+
+    marked: the module that records the author's intent (see `intent`). An operation has the same tag (number) in both
+    modules.
     """
     known = {read_tag(operation) for operation in walk_operations(module.operation)}
     return tuple([call for call in find_lowered_calls(marked) if call.name and call.tag not in known])
 
 
 def find_live_tags(unoptimized: bytes) -> frozenset[int]:
-    """Returns the tags (numbers of the program's operations) that occur in the serialized unoptimized module: the tags of
-    the operations that JAX gave to XLA.
+    """Returns the tags (numbers of operations) that the serialized unoptimized module contains. These are the
+    operations that JAX gave to XLA.
     """
     return frozenset(int(number) for number in _TAG.findall(unoptimized))
 
@@ -149,7 +152,7 @@ def compute_kernel_calls(
     live: frozenset[int],
     dropped: Sequence[LoweredCall] = (),
 ) -> tuple[KernelCall, ...]:
-    """Returns a record for each traced call, which says whether XLA gets the call.
+    """Returns a record for each traced call. The record says whether XLA gets the call.
 
     live: the tags (numbers) of the operations that XLA gets. dropped: kernel calls of the program as written that the
     program for XLA lacks.
@@ -302,8 +305,8 @@ def _find_repeated(operands: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def read_config(operation: Any) -> bytes:
-    """Returns the backend config of a custom call as bytes: a string attribute, decompressed if necessary, or the
-    printed text of a dictionary attribute.
+    """Returns the backend config of a custom call as bytes. A string attribute is decompressed if necessary; a
+    dictionary attribute is printed as text.
     """
     attributes = operation.attributes
     if "backend_config" not in attributes:
@@ -321,8 +324,8 @@ _OPERAND = re.compile(r"operand_index = (\d+)")
 
 
 def lower_alone(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any]) -> LoneCall | None:
-    """Returns the custom call to which JAX lowers one call of this primitive on operands of these types, outside of the
-    program. Returns None if the lowering fails; the traceback is then in the log.
+    """Lowers one call of this primitive by itself, on operands of these types, and returns the custom call. Returns
+    None if the lowering fails. The traceback is then in the log.
     """
     try:
         library: Any = jax
@@ -357,7 +360,7 @@ def make_function(primitive: Any, params: Mapping[str, Any], avals: Sequence[Any
 
 
 def make_shape(aval: Any) -> jax.ShapeDtypeStruct:
-    """Returns the shape and element type of an array type; for a Ref, those of the Ref's contents."""
+    """Returns the shape and element type of an array type. For a Ref, returns those of the Ref's contents."""
     inner = getattr(aval, "inner_aval", aval)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype)
 

@@ -23,7 +23,7 @@ _FAULT, _BASE = "CompilationError", "TritonError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """The reason why Triton cannot compile a kernel, and the source line."""
+    """The reason why Triton cannot compile a kernel, with the source line."""
 
     message: str
     """File, line and reason, in one line of text."""
@@ -32,7 +32,7 @@ class KernelFault:
 
 
 def find_kernel_fault(fault: BaseException) -> KernelFault | None:
-    """Returns the reason why Triton could not compile a kernel; None if the exception has another cause."""
+    """Returns the reason why Triton could not compile a kernel. Returns None if the exception has another cause."""
     chain = [one for one in _iterate_causes(fault) if _is_of_triton(one)]
     if not chain:
         return None
@@ -106,8 +106,8 @@ _REFUSALS = (
 
 
 def explain_generation(fault: BaseException) -> str:
-    """Returns a clause in parentheses that says for which version of jax-triton the call is written; empty if the exception
-    does not come from such a difference.
+    """Returns a clause in parentheses that says for which version of jax-triton the call is written. Returns an empty
+    string if the exception has another cause.
     """
     message = str(fault)
     if isinstance(fault, TypeError | NotImplementedError) and any(refusal in message for refusal in _REFUSALS):

@@ -40,8 +40,8 @@ _NEVER_FOLDED = frozenset({
 
 
 def put_lineage(module: ir.Module) -> int:
-    """Gives the operations of a tagged module, in place, the attribute that makes XLA record their lineage. Returns the
-    number of these operations; 0 if this jaxlib does not know the attribute in today's form.
+    """Gives operations of a tagged module the attribute that makes XLA record their lineage, in place. Returns the
+    number of these operations. Returns 0 if this jaxlib does not know the attribute in the form that this file writes.
     """
     try:
         dialect: Any = import_module("jaxlib.mlir.dialects.mhlo")
@@ -62,8 +62,10 @@ def drop_lineage(module: ir.Module) -> None:
 
 
 def has_lineage(proto: bytes) -> bool:
-    """Returns whether a module, a serialized HloProto, records the lineage of its values. XLA drops the attribute for it if
-    it does not know the attribute.
+    """Returns whether a module records the lineage of its values. An XLA that does not know the attribute for lineage
+    drops it.
+
+    proto: a serialized HloProto.
     """
     module = HloProto.FromString(proto).hlo_module
     return any(one.original_value for computation in module.computations for one in computation.instructions)

@@ -69,7 +69,7 @@ few to reach the user's line.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredCase:
-    """A case that has been traced and lowered and is ready to be compiled."""
+    """A case that has been traced and lowered and can now be compiled."""
 
     lowered: Any
     """The `jax.stages.Lowered` that XLA compiles; the operations of its module are tagged."""
@@ -134,12 +134,12 @@ class LoweredCase:
     lower_seconds: float
 
     def arrange(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
-        """Returns the case's arguments in the order and form in which the compiled program takes them."""
+        """Puts the case's arguments into the order and form that the compiled program takes."""
         return jax.tree.leaves(arguments) if self.takes_arrays else arguments
 
     def without_bodies(self, tags: Collection[int]) -> "LoweredCase":
-        """Returns the program in which the `custom_partitioning` calls with these tags have no body, so that the analysis
-        has to assume any effect. Changes the module `marked` in place.
+        """Removes the bodies of the `custom_partitioning` calls with these tags, and returns the program. The analysis
+        then has to assume any effect of these calls. Changes the module `marked` in place.
         """
         bodies = [body for body in self.bodies if body.tag in tags]
         make_opaque(self.marked, bodies)
@@ -165,13 +165,13 @@ def lower_case(
     by_barrier: bool = False,
     declared: Sequence[str] = (),
 ) -> LoweredCase:
-    """Traces and lowers the case. Raises CaseError if its function raises, CompileError if one of its kernels does not
-    compile, InputError if its arguments or the ties do not fit.
+    """Traces and lowers the case. Raises CaseError if its function raises, and CompileError if one of its kernels does
+    not compile. Raises InputError if its arguments or the ties do not fit.
 
-    tagged: whether the operations get tags. ties: ids of the readers to tie to their kernels, each by a trivial operation,
-    or by an optimization barrier if `by_barrier` is true. declared: hidden writes to declare to XLA, each as `<tag of the
-    kernel call>.<operand>` (see `declared_writes`). `ties` and `declared` need `tagged`. mesh: a mesh of real devices; by
-    default the case's mesh over devices of the described target.
+    tagged: whether the operations get tags. ties: ids of the readers to tie to their kernels. by_barrier: whether to
+    tie them by an optimization barrier instead of a trivial operation. declared: hidden writes to declare to XLA, each
+    as `<tag of the kernel call>.<operand>` (see `declared_writes`). `ties` and `declared` need `tagged`. mesh: a mesh
+    of real devices; by default the case's mesh over devices of the described target.
     """
     answers = nullcontext()
     if mesh is None:
@@ -353,8 +353,9 @@ def _catch_donation_warnings() -> Generator[list[str]]:
 
 
 def import_kernel_libraries() -> None:
-    """Imports jax-triton, Triton, cuTile's compiler and the MLIR dialects that JAX imports late, so that a worker need not
-    import them after its fork. An import that fails is ignored here; a case that needs the library reports the failure.
+    """Imports the libraries that JAX and kernels need late: jax-triton, Triton, cuTile's compiler and dialects of MLIR.
+    A worker then need not import them after its fork. An import that fails is ignored here; a case that needs the
+    library reports the failure.
     """
     dialects = ("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
     for name in ("jax_triton.triton_lib", *dialects, CUTILE_COMPILER):
@@ -363,8 +364,8 @@ def import_kernel_libraries() -> None:
 
 
 def configure_locations(*folders: str) -> None:
-    """Makes JAX record more stack frames for each operation, so that the user's line is among them. Also makes it leave out
-    frames of files in these folders, which belong to ligerdiag.
+    """Makes JAX record more stack frames for each operation, so that the user's line is among them. Frames of files in
+    these folders, which belong to ligerdiag, are left out.
     """
     config: Any = jax.config
     config.update("jax_include_full_tracebacks_in_locations", True)
@@ -439,7 +440,7 @@ def convert_to_hlo(text: str) -> bytes:
 
 
 def wrap_module(module: bytes) -> bytes:
-    """Returns a serialized HloProto that contains the given serialized HloModuleProto, as its field 1."""
+    """Wraps a serialized HloModuleProto into a serialized HloProto, as its field 1."""
     return b"\x0a" + render_varint(len(module)) + module
 
 

@@ -1,4 +1,5 @@
-"""Makes libraries of kernels besides jax-triton and Pallas lower and compile for a GPU that is only described.
+"""Makes further libraries of kernels, besides jax-triton and Pallas, compile their kernels for a GPU that is only
+described.
 
 cuTile and CuTe DSL compile a kernel while JAX lowers it, and ask the driver for the architecture. XLA runs the stage
 `instantiate` of an FFI handler while it compiles the program; a library may load its kernel into the driver there. Both
@@ -26,15 +27,15 @@ OTHER_PRIMITIVES = tuple(_PRIMITIVES)
 
 
 def find_other_primitives() -> list[Any]:
-    """Returns the primitives of cuTile and CuTe DSL, as far as the program has imported the libraries."""
+    """Returns the primitives of cuTile and CuTe DSL. A library that the program has not imported has none."""
     found = [getattr(sys.modules.get(module), f"{name}_p", None) for name, module in _PRIMITIVES.items()]
     return [primitive for primitive in found if primitive is not None]
 
 
 def drop_instantiation() -> None:
     """Makes `jax.ffi.register_ffi_target` leave out the stage `instantiate` of handlers for GPUs, for the rest of the
-    process. A worker only compiles, so it never runs a call that would need this stage. Before JAX 0.5 the function is in
-    `jax.extend.ffi`, where JAX 0.5 still has it, too.
+    process. A worker only compiles, so it never runs a call that would need this stage. Before JAX 0.5 the function is
+    in `jax.extend.ffi`, where JAX 0.5 still has it, too.
     """
     libraries = _find_ffi_libraries()
     register = libraries[0].register_ffi_target
@@ -61,8 +62,8 @@ def _find_ffi_libraries() -> list[Any]:
 
 @contextmanager
 def assume_gpu_of_other_kernels(compute_capability: int) -> Generator[None]:
-    """Makes cuTile and CuTe DSL compile for a GPU of this compute capability inside the context, unless the user's
-    environment names an architecture.
+    """Makes cuTile and CuTe DSL compile for a GPU of this compute capability inside the context. An architecture in the
+    user's environment takes precedence.
     """
     with _assume_tile_architecture(compute_capability), _assume_cute_architecture(compute_capability):
         yield

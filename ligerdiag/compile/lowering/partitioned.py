@@ -75,8 +75,8 @@ and line, number of operands, ranks and element types of the results.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStep:
-    """An operation of one of the two functions of a `custom_partitioning`, on shards or on whole arrays. It has the
-    properties by which it is paired with the same operation of the other function.
+    """An operation of the function on shards, or of the function on whole arrays, of a `custom_partitioning`. Its
+    fields are the properties by which the operations of the two functions are paired.
     """
 
     key: _Key
@@ -93,13 +93,13 @@ class FunctionStep:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """Returns the properties that two calls of one kernel must have in common to count as the same call."""
+        """Returns the properties in which two calls of one kernel must agree to be paired."""
         return (self.key[1], *self.key[3:], self.calls is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeFunction:
-    """The function on whole arrays of one `custom_partitioning` in the program."""
+    """The function on whole arrays that belongs to one `custom_partitioning` of the program."""
 
     name: str
     """The name by which XLA asks for the function on shards; JAX gives all calls of one `custom_partitioning` function
@@ -242,10 +242,11 @@ def _compute_kind(of: Any) -> str:
 
 @contextmanager
 def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
-    """Inside the context, XLA compiles and requests functions on shards; this tags the operations of these functions.
+    """Tags the operations of the functions on shards that XLA requests while it compiles inside the context. Yields a
+    list that is filled meanwhile: the tags of the `custom_partitioning` calls whose function on shards could not be
+    tagged.
 
-    bodies: the functions on whole arrays whose tags are used. Yields a list, which is filled during the compile: the tags of
-    the `custom_partitioning` calls whose function on shards could not be tagged.
+    bodies: the functions on whole arrays whose tags are used.
     """
     untagged: list[int] = []
     asked: list[WholeFunction] = []
@@ -288,8 +289,10 @@ def tag_shards(bodies: Sequence[WholeFunction]) -> Generator[list[int]]:
 
 
 def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
-    """Replaces, in the module, each call of one of these functions on whole arrays by a custom call without a body,
-    whose effects are unknown to the analysis.
+    """Replaces each call of one of these functions on whole arrays by a custom call without a body. The effects of such
+    a call are unknown to the analysis.
+
+    marked: the module that is changed in place.
     """
     operations: Any = ir.Operation
     tags = {body.tag for body in bodies}
@@ -315,11 +318,11 @@ def make_opaque(marked: ir.Module, bodies: Sequence[WholeFunction]) -> None:
 
 
 def tag_as_body(module: ir.Module, body: WholeFunction) -> bool:
-    """Gives the operations of a function on shards, whose module is changed in place, the tags of the same operations of the
-    function on whole arrays. Also puts each top-level operation into a function of its own.
+    """Tags the operations of a function on shards, in place. Each gets the tag of the same operation of the function on
+    whole arrays. Also puts each top-level operation into a function of its own.
 
-    Returns whether the module was tagged. It is not tagged if the two functions call different kernels, or if the attempt
-    raises an exception, whose traceback goes to the log.
+    Returns whether the module was tagged. It is not tagged if the two functions call different kernels, or if the
+    attempt raises an exception, whose traceback goes to the log.
     """
     try:
         with module.context, ir.Location.unknown():

@@ -26,7 +26,7 @@ _ADDRESSES = (0, 8)
 
 
 def find_library_kernels(module: ir.Module, compute_capability: int) -> tuple[LibraryKernel, ...]:
-    """Returns the kernels of the custom calls in a StableHLO module whose target belongs to a kernel of Warp."""
+    """Returns the Warp kernels that the custom calls of a StableHLO module launch."""
     known = {kernel.name: kernel for kernel in _iterate_warp_kernels()}
     if not known:
         return ()

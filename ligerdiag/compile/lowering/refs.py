@@ -56,7 +56,7 @@ _OLD_MAKES = frozenset({"mutable_array"})
 
 @dataclass(slots=True)
 class RefNotes:
-    """Notes on how JAX moved accesses of the Refs of one program while it traced the program; see `watch_refs`."""
+    """Notes on how JAX moved accesses of Refs while it traced one program. See `watch_refs`."""
 
     are_split: bool = False
     """Whether a function that JAX traces inside another one makes a Ref, so that JAX may split the function."""
@@ -70,8 +70,8 @@ class RefNotes:
     """
 
     def describe_lack(self, jaxpr: Any) -> str:
-        """Returns the reason why ligerdiag may have missed that JAX moved a Ref in this program; empty if ligerdiag cannot
-        have missed a move.
+        """Returns the reason why ligerdiag may have missed that JAX moved a Ref in this program. Returns an empty
+        string if it cannot have missed a move.
 
         jaxpr: the jaxpr of the whole program.
         """
@@ -84,7 +84,8 @@ class RefNotes:
         )
 
     def describe(self, primitive: Any, params: Mapping[str, Any], source_info: Any) -> "_Access":
-        """Returns the record of an access to a Ref by a primitive: its line, its kernel and its name in the trace.
+        """Returns a record of an access of a primitive to a Ref. It has the line, the kernel, and the name in the
+        trace.
 
         The line comes from `sites`, because JAX's own traceback shows a line of the forward pass even for an access in
         a backward rule.
@@ -96,15 +97,15 @@ class RefNotes:
         return _Access(self.sites.get(name, line), kernel, name)
 
     def add(self, move: MovedRef) -> None:
-        """Adds the record of one move, unless `moves` has it already. A move is a read of a Ref that JAX has separated from
-        a write to the same Ref.
+        """Adds a move to `moves`, unless it is there already. A move is a read of a Ref that JAX has separated from a
+        write to the same Ref.
         """
         if move not in self.moves:
             self.moves.append(move)
 
     def doubt(self, fault: Exception) -> None:
-        """Records that ligerdiag may have missed a move of a Ref by JAX, because ligerdiag failed with this exception while
-        it observed JAX.
+        """Records that ligerdiag may have missed a move of a Ref by JAX. `fault` is the exception that ended
+        ligerdiag's observation of JAX.
         """
         traceback.print_exception(fault)
         self.add(MovedRef(kind=RefMove.UNKNOWN, made=None, read=None, write=None, kernel="", call=""))
@@ -114,7 +115,7 @@ class RefNotes:
 def discharge_refs() -> Generator[list[str]]:
     """Replaces Refs by values in every jaxpr that is traced inside the context, with JAX's own function.
 
-    Yields a list that is filled meanwhile: the reasons why some jaxprs still make a Ref.
+    Yields a list that is filled meanwhile. It has the reasons why some jaxprs still make a Ref.
     """
     frames, discharge = _find_frames(), _find_discharge()
     faults: list[str] = []
@@ -143,10 +144,11 @@ def _discharging(make: Callable[..., Any], discharge: Callable[..., Any], faults
 
 @contextmanager
 def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
-    """Observes how JAX moves accesses of Refs in everything that is traced inside the context, and yields the notes.
+    """Observes how JAX moves accesses of Refs in everything that is traced inside the context. Yields the notes on
+    that.
 
-    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's code.
-    The mapping may be filled while the context is open.
+    sites: maps the name that `call_names` gives to each kernel call and each access of a Ref to its line in the user's
+    code. The mapping may be filled while the context is open.
     """
     frames, evaluation, loops = _find_frames(), _partial_eval(), _find_loops()
     splits = [name for name in (_SPLIT, _SPLIT_REFS) if hasattr(evaluation, name)]
@@ -173,7 +175,7 @@ def watch_refs(sites: Mapping[str, SourceLine]) -> Generator[RefNotes]:
 
 @contextmanager
 def blame_refs(notes: RefNotes) -> Generator[None]:
-    """Inside the context, if JAX raises an exception because it lost a Ref, adds the line of the last Ref to the exception.
+    """Completes an exception that JAX raises inside the context because it lost a Ref: adds the line of the last Ref.
     `explain_refs` reads the line.
     """
     try:
@@ -193,8 +195,8 @@ _REF_PLACE = "__ligerdiag_cure__"
 
 
 def explain_refs(fault: BaseException) -> str:
-    """Returns a message for an exception by which JAX reports that it lost a Ref that it moved; empty for any other
-    exception.
+    """Returns a message if JAX raised the exception because it lost a Ref that it had moved. Returns an empty string
+    for any other exception.
     """
     place: object = getattr(fault, _REF_PLACE, None)
     if place is None:
@@ -202,7 +204,8 @@ def explain_refs(fault: BaseException) -> str:
     said = " ".join(str(fault).split()).partition(". ")[0]
     return (
         f"JAX cannot differentiate this: it moves the creation of the Ref at {place} out of the loop or function, and"
-        " leaves the writes to the Ref inside. Initialize the Ref with a value that depends on an input `x` of the loop's"
+        " leaves the writes to the Ref inside. Initialize the Ref with a value that depends on an input `x` of the "
+        "loop's"
         " body or of the function, such as `jax.new_ref(0 * x)`, or return the written value as an output (LD023)."
         f" {type(fault).__name__}: {said}"
     )
@@ -462,7 +465,7 @@ def _makes_refs(jaxpr: Any) -> bool:
 
 
 def holds_refs(jaxpr: Any) -> bool:
-    """Returns whether the program creates a Ref in any of its functions; Refs inside of kernels do not count."""
+    """Returns whether a function of the program creates a Ref. Refs inside of kernels do not count."""
     return any(
         one.primitive.name in _MAKES | _OLD_MAKES
         or (one.primitive.name not in PRIMITIVES and any(map(holds_refs, list_jaxprs(one.params))))

@@ -1,4 +1,4 @@
-"""Gives each StableHLO operation a unique number, its tag, in its MLIR location; reads and sets MLIR locations.
+"""Gives each StableHLO operation a unique number, its tag, in its MLIR location. Also reads and sets MLIR locations.
 
 The tag follows the operation's own name, `jit(f)/mul#ld17`; the locations below it (file, line, callers) stay. An
 operation without a name gets `#ld17`. Tags are 1, 2, ... in the order of a walk over the module, an operation before
@@ -44,7 +44,7 @@ def read_name(location: Any) -> str | None:
 
 
 def rename_location(location: Any, name: str, context: Any) -> Any:
-    """Returns a copy of the MLIR location with the name `name`, in place of the name that the location may have."""
+    """Returns a copy of the MLIR location with this name. The name that the location may have is replaced."""
     if _HAS_CLASSES:
         child = location.child_loc if isinstance(location, _BINDINGS.NameLoc) else location
         return ir.Location.name(name, childLoc=child, context=context)
@@ -85,8 +85,8 @@ def set_location(operation: Any, location: Any) -> None:
 def replace_operation(
     operation: Any, location: Any, *, more_operands: Sequence[Any] = (), more_results: Sequence[Any] = ()
 ) -> Any:
-    """Replaces the operation by an equal one at this location, and returns the new operation. It has additional operands,
-    and additional results with the types `more_results`, after the operation's own.
+    """Replaces the operation by an equal one at this location, and returns the new operation. The new one may have
+    further operands, and further results of the types `more_results`; they come after the operation's own.
     """
     operations: Any = ir.Operation
     attributes = operation.attributes  # iteration yields names or named attributes, depending on the version
@@ -150,15 +150,15 @@ type _Key = tuple[str, str, tuple[str, ...]]
 
 
 def tag_operations(module: ir.Module) -> int:
-    """Tags all operations of the module in place with 1, 2, ... in program order; returns the number of operations."""
+    """Tags all operations of the module in place with 1, 2, ... in program order. Returns the number of operations."""
     operations = list(walk_operations(module.operation))
     _put_tags(module, operations, range(1, len(operations) + 1))
     return len(operations)
 
 
 def tag_like(module: ir.Module, other: ir.Module) -> int:
-    """Tags all operations of the module in place with the tags that the same operations have in `other`; returns the
-    number of operations.
+    """Tags each operation of the module, in place, with the tag of the same operation in `other`. Returns the number of
+    operations.
 
     other: a module that `tag_operations` has tagged. Operations that `other` lacks get numbers above all tags of
     `other`.
@@ -178,36 +178,36 @@ def tag_like(module: ir.Module, other: ir.Module) -> int:
 
 
 def read_tag(operation: Any) -> int:
-    """Returns the tag of an operation, which is the number at the end of its name; 0 if it has none."""
+    """Returns the tag of an operation, the number at the end of its name. Returns 0 if it has none."""
     found = _TAG.search(read_name(operation.location) or "")
     return int(found[0][3:]) if found else 0
 
 
 def find_target(operation: Any) -> str:
-    """Returns the target of a custom call; empty if the operation is not a custom call."""
+    """Returns the target of a custom call. Returns an empty string for any other operation."""
     if operation.name != "stablehlo.custom_call":
         return ""
     return ir.StringAttr(operation.attributes["call_target_name"]).value
 
 
 def strip_tag(name: str) -> str:
-    """Returns an operation's name without its tag and without the name of a kernel call or Ref access; every other `;`
-    and `#` in it is escaped.
+    """Returns an operation's name without its tag, and without the name of a kernel call or Ref access. All remaining
+    `;` and `#` are escaped.
     """
     return drop_call_name(_strip_number(name))
 
 
 def read_call_name(text: object) -> str:
-    """Returns the name of a kernel call or Ref access (see `call_names`) in a name stack or in a location's name; empty
-    if it contains none.
+    """Returns the name of a kernel call or Ref access (see `call_names`) in a name stack or in a location's name.
+    Returns an empty string if there is none.
     """
     found = CALL_NAME.search(str(text))
     return "" if found is None else found[0]
 
 
 def drop_call_name(name: str) -> str:
-    """Returns an operation's name without the part, between slashes, that names a kernel call or an access to a Ref (see
-    `call_names`).
+    """Removes the part that names a kernel call or Ref access (see `call_names`) from an operation's name. Slashes
+    separate the parts.
     """
     return _CALL_STEP.sub("", name)
 
@@ -233,12 +233,12 @@ def _read_key(operation: Any) -> _Key:
 
 
 def match_keys(ours: Sequence[Hashable], others: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Yields pairs of positions, (in `ours`, in `others`), of operations with equal keys; both positions increase from
-    pair to pair.
+    """Pairs the operations of two lists that have equal keys. Yields (position in `ours`, position in `others`); both
+    positions increase from pair to pair.
 
-    Keys that occur equally often in both lists are paired first, in their order, unless the pairs would cross. Between these
-    pairs, the longest equal runs are matched. A model's layers repeat each key, so comparing every operation with every
-    other one would take quadratic time.
+    Keys that occur equally often in both lists are paired first, in their order, unless the pairs would cross. Between
+    these pairs, the longest equal runs are matched. A model's layers repeat each key, so comparing every operation with
+    every other one would take quadratic time.
     """
     last = (-1, -1)
     for pair in (*_pair_by_count(ours, others), (len(ours), len(others))):

@@ -91,9 +91,9 @@ class Use:
 
 
 class AliasedStorage:
-    """The operations of a module, and the sets of its values that share storage. `operations` maps each tag (the operation's
-    number) to the operation; `paths` maps each tag to the operation's place in the module: regions, blocks and positions
-    (see `AliasPath`).
+    """The operations of a module, and the sets of values that share storage. `operations` has each operation by its
+    tag, a number. `paths` has the position of each operation in the module, by tag: regions, blocks and positions (see
+    `AliasPath`).
     """
 
     def __init__(self, module: Any) -> None:
@@ -117,25 +117,26 @@ class AliasedStorage:
             self._join_names(function)
 
     def kernels(self) -> Iterator[int]:
-        """Yields the tag (the operation's number) of each custom call except those that only instruct XLA's
-        partitioner: any other custom call may launch a kernel.
+        """Yields the tag of each custom call that may launch a kernel. Custom calls that only instruct XLA's
+        partitioner are left out. The tag is the number of the operation.
         """
         for tag, operation in self.operations.items():
             if is_kernel(operation):
                 yield tag
 
     def find_uses(self, call: int, operand: int) -> Iterator[Use]:
-        """Yields the reads of the storage of operand number `operand` that come after the kernel call in program order.
-        call: the call's tag (the number of the operation).
+        """Yields the reads of an operand's storage that come after the kernel call in program order.
+
+        call: the call's tag (the number of the operation). operand: number of the operand.
         """
         yield from self._find_uses(call, [self.operations[call].operands[operand]], (), "")
 
     def explain_hand_on(self, tag: int, operand: int) -> str:
-        """Returns the reason why an operand of a function call cannot get a tie (a trivial operation that replaces one use
-        of a value); an empty text if it can. It cannot if the function passes the operand to a kernel, or returns it,
-        because the tie would then change more than a read.
+        """Returns the reason why an operand of a function call cannot get a tie. Returns an empty string if it can. A
+        tie is a trivial operation that replaces one use of a value. It is impossible if the function passes the operand
+        to a kernel, or returns it: the tie would then change more than a read.
 
-        tag: the number of the function call; for any other operation the text is empty.
+        tag: the number of the function call; for any other operation the result is empty.
         """
         if self.operations[tag].name != CALL:
             return ""
@@ -291,8 +292,8 @@ class AliasedStorage:
 
 
 def is_kernel(operation: Any) -> bool:
-    """Returns whether the operation is a custom call that may launch a kernel: any custom call except those that only
-    instruct XLA's partitioner.
+    """Returns whether the operation is a custom call that may launch a kernel. Custom calls that only instruct XLA's
+    partitioner do not count.
     """
     return operation.name == CUSTOM_CALL and not has_trait(read_target(operation), CallTrait.FOR_PARTITIONER)
 
@@ -339,8 +340,8 @@ def _walk_paths(operation: Any, above: AliasPath) -> Iterator[tuple[AliasPath, A
 
 
 def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[LoweredCall]) -> Readers:
-    """Returns the readers in the tagged module: the operations that read the storage of a kernel's operand after the
-    kernel's call. Raises nothing if the readers cannot be found: `Readers.trouble` then has the reason.
+    """Returns the operations of the tagged module that read the storage of a kernel's operand after the kernel's call.
+    If they cannot be found, `Readers.trouble` has the reason, and nothing is raised.
     """
     names = {call.tag: next((asked.kernel for asked in traced if call.is_of(asked)), "") for call in lowered}
     try:
@@ -359,7 +360,7 @@ def find_readers(module: Any, traced: Sequence[TracedCall], lowered: Sequence[Lo
 
 
 def find_floating_output(call: Any) -> Any:
-    """Returns the first result of the kernel call with a floating-point type; None if there is none."""
+    """Returns the first result of the kernel call with a floating-point type. Returns None if there is none."""
     return next((result for result in call.results if _FLOATING.match(_split_type(result)[1])), None)
 
 
@@ -413,12 +414,12 @@ _NARROW = re.compile(r"b?f16$")
 
 
 def put_ties(module: Any, readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: bool = False) -> None:
-    """Makes the readers with these ids run after their kernels. Inserts a tie before each reader, which is the trivial
-    operation `value + s - s` with `s` from the kernel's result or, if `by_barrier` is true, an optimization barrier. module:
-    the module in which the readers were found.
+    """Makes the readers with these ids run after their kernels, by a tie before each reader. A tie is the trivial
+    operation `value + s - s`, where `s` comes from the kernel's result. If `by_barrier` is true, it is an optimization
+    barrier.
 
-    Raises InputError for an id that is unknown or whose reader cannot be tied, CompileError if the readers could not be
-    found or this jaxlib cannot insert the operations.
+    module: the module in which the readers were found. Raises InputError for an id that is unknown or whose reader
+    cannot be tied, CompileError if the readers could not be found or this jaxlib cannot insert the operations.
     """
     if not ids:
         return
@@ -451,7 +452,7 @@ def _choose(readers: Readers, ids: Sequence[str], case_id: str, *, by_barrier: b
             rest = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
             there = ", ".join((*listed[:_LISTED], *rest)) or "none"
             raise InputError(
-                f"no reader `{one}` in the program of case `{case_id}`; the readers that can be tied to a kernel: {there}"
+                f"case `{case_id}` has no reader `{one}`; the readers that can be tied to a kernel: {there}"
             )
         if trouble := find_trouble(known[one]):
             raise InputError(
@@ -478,7 +479,7 @@ class _TieWriter:
         """
 
     def tie(self, reader: TieSite) -> None:
-        """Makes one reader depend on its kernel, by a trivial operation."""
+        """Inserts the trivial operation that makes this reader depend on its kernel."""
         total = self._find_sum((*reader.through, reader.call))
         operation = self._operations[reader.reader]
         value = operation.operands[reader.reader_operand]
@@ -522,10 +523,10 @@ class _TieWriter:
 
 
 def return_more(module: Any, operations: dict[int, Any], function: Any, value: Any) -> int:
-    """Makes the function return the value as an additional result; returns the index of this result.
+    """Makes the function return the value as a further result, and returns the number of this result.
 
-    operations: the module's operations by tag. Replaces the `return` and the calls of the function by new operations, in the
-    module and in `operations`.
+    operations: the module's operations by tag. Replaces the `return` and the calls of the function by new operations,
+    in the module and in `operations`.
     """
 
     def exchange(operation: Any, **more: list[Any]) -> None:

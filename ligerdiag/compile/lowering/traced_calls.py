@@ -69,8 +69,8 @@ class TracedCall:
     """The name that ligerdiag gives the call during tracing, see `call_names`; may be empty."""
 
     def is_same(self, other: "TracedCall") -> bool:
-        """Returns whether both are the same call in the user's code. They are if they have the same name or, if one of them
-        has no name, the same kernel and lines.
+        """Returns whether both are the same call in the user's code. Both must have the same name. If one of them has
+        no name, both must have the same kernel and lines.
         """
         if self.name and other.name:
             return self.name == other.name
@@ -86,7 +86,7 @@ _RULES = ((_library.custom_vjp, "fwd"), (_library.custom_jvp, "jvp"))
 
 @dataclass(slots=True, eq=False)
 class RuleCall:
-    """One call of a function that has a differentiation rule of its own, by `custom_vjp` or `custom_jvp`."""
+    """A call of a function that has a differentiation rule of its own, from `custom_vjp` or `custom_jvp`."""
 
     replaced: bool = False
     """Whether JAX traced the rule, which then replaces the function."""
@@ -96,16 +96,16 @@ _inside: ContextVar[tuple[RuleCall, ...]] = ContextVar("inside", default=())
 
 
 def find_rule_calls() -> tuple[RuleCall, ...]:
-    """Returns the calls of `custom_vjp` and `custom_jvp` functions that are being traced now, outermost first. Leaves out a
-    call if JAX traces its differentiation rule instead of the function.
+    """Returns the calls of `custom_vjp` and `custom_jvp` functions that JAX is tracing now, outermost first. A call is
+    left out if JAX traces its differentiation rule instead of the function.
     """
     return _inside.get()
 
 
 @contextmanager
 def watch_rules() -> Generator[None]:
-    """Inside the context, records for each call of a `custom_vjp` or `custom_jvp` whether JAX traces its function or its
-    rule.
+    """Records, for each call of a `custom_vjp` or `custom_jvp` inside the context, whether JAX traces its function or
+    its rule.
     """
     with ExitStack() as stack:
         for kind, rule in _RULES:
@@ -172,14 +172,14 @@ class Bind:
 
     @property
     def is_replaced(self) -> bool:
-        """Returns whether JAX uses a differentiation rule in place of the function that contains the kernel call."""
+        """Returns whether JAX uses a differentiation rule instead of the function that contains the kernel call."""
         return any(call.replaced for call in self.rule_calls)
 
 
 @contextmanager
 def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
-    """Yields a list. Inside the context, every call of one of these kernel primitives is appended to the list when it is
-    traced.
+    """Records every call of one of these kernel primitives that is traced inside the context. Yields the list of the
+    records, which grows meanwhile.
     """
     binds: list[Bind] = []
 
@@ -232,8 +232,8 @@ def record_binds(primitives: Sequence[Any]) -> Generator[list[Bind]]:
 
 
 def compute_kernel_name(params: Mapping[str, Any]) -> str:
-    """Returns the name of the Python function of a kernel: a Triton, Pallas or cuTile kernel, or a function of CuTe DSL that
-    launches kernels.
+    """Returns the name of a kernel's Python function. The kernel is one of Triton, Pallas or cuTile, or a function of
+    CuTe DSL that launches kernels.
     """
     target = params.get("target_name")
     if isinstance(target, str):
@@ -258,8 +258,8 @@ def _find_library_function(params: Mapping[str, Any]) -> Any:
 
 
 def read_traceback(traceback: Any) -> tuple[Lines, str]:
-    """Returns the lines of the user's code in JAX's traceback, innermost first, and the name of the function that contains
-    the innermost line. Both are empty if the traceback has no line of the user's code.
+    """Returns the lines of the user's code in JAX's traceback, innermost first. Also returns the name of the function
+    with the innermost line. Both are empty if the traceback has no line of the user's code.
     """
     frames = [] if traceback is None else [f for f in traceback.frames if is_project_file(f.file_name)]
     return tuple((f.file_name, f.line_num) for f in frames), frames[0].function_name if frames else ""
@@ -314,7 +314,7 @@ def _locate(frame: FrameType) -> SourceLine:
 
 @dataclass(slots=True)
 class TracedOrder:
-    """The places in one trace at which JAX did not keep the order of operations around kernel calls."""
+    """Notes on the operations around kernel calls whose order JAX changed in one trace."""
 
     crossed: set[int] = field(default_factory=set[int])
     """Operand numbers of kernel calls. A number is in the set if another operation reads the same operand, and JAX moved
@@ -325,12 +325,12 @@ class TracedOrder:
 
 @contextmanager
 def watch_order(primitives: Sequence[Any]) -> Generator[TracedOrder]:
-    """Yields notes on whether JAX changes the order of operations around the kernel calls that it traces; the notes are
-    filled inside the context.
+    """Notes whether JAX changes the order of operations around the kernel calls that it traces inside the context.
+    Yields the notes, which grow meanwhile.
 
-    JAX before 0.6.2 sorts the operations of a function that it differentiates or splits by their dependences, not by the
-    time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a kernel before
-    or after the kernel overwrites it.
+    JAX before 0.6.2 sorts the operations of a function that it differentiates or splits by their dependences, not by
+    the time of tracing. To JAX the order means nothing, but it decides whether an operation reads the operand of a
+    kernel before or after the kernel overwrites it.
     """
     evaluation: Any = importlib.import_module("jax._src.interpreters.partial_eval")
     order, numbers = TracedOrder(), count()

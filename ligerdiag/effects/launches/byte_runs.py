@@ -1,5 +1,6 @@
-"""Represents a set of bytes of one buffer for each program of a launch, as runs (ranges of consecutive bytes), with set
-operations.
+"""Represents the bytes of a buffer that each program of a launch uses, as runs (ranges of consecutive bytes).
+
+A *program* is one instance of the kernel. The runs of all programs form a set; this module has the operations on such sets.
 """
 
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from ligerdiag.effects.launches.index_values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByteRuns:
-    """Runs of bytes of one buffer: run k is bytes start[k] to stop[k] (exclusive) of the program with number
-    program[k].
+    """A set of runs, ranges of consecutive bytes of one buffer. Run k has the bytes from start[k] to stop[k], exclusive, and
+    belongs to program number program[k].
 
     All three arrays have the shape [runs].
     """
@@ -35,9 +36,7 @@ class ByteRuns:
         return self.start.size
 
     def clip(self, low: int, high: int) -> "ByteRuns":
-        """Returns the parts of the runs (ranges of consecutive bytes) that lie between byte `low` and byte `high`
-        (exclusive).
-        """
+        """Returns the parts of the runs between byte `low` and byte `high`, exclusive."""
         start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
         kept = start < stop
         return ByteRuns(program=self.program[kept], start=start[kept], stop=stop[kept])
@@ -50,7 +49,7 @@ def make_empty() -> ByteRuns:
 
 
 def concatenate(parts: list[ByteRuns]) -> ByteRuns:
-    """Returns one set with all runs of the given sets; its runs may overlap."""
+    """Returns one set with the runs of all sets in `parts`. Its runs may overlap."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -65,11 +64,11 @@ def concatenate(parts: list[ByteRuns]) -> ByteRuns:
 def make_runs(
     offset: Linear | Dense, width: int, mask: MaskBox | Dense | Unknown | None, active: Mask, budget: Budget
 ) -> ByteRuns:
-    """Returns the bytes of the elements for which the mask is true; if the mask is None or Unknown, the bytes of all
-    elements.
+    """Returns the bytes that a masked access may use. These are the elements for which the mask is true, or all if it is
+    None or Unknown.
 
-    offset: the elements' offsets in the buffer. width: bytes of an element. active: bool[programs], the programs whose
-    elements count.
+    offset: the elements' offsets in the buffer. width: bytes of an element. active: bool[programs], the programs that
+    execute the access.
     """
     programs = np.flatnonzero(active).astype(np.int64)
     if not programs.size:
@@ -160,10 +159,9 @@ def _join_consecutive(runs: ByteRuns) -> ByteRuns:
 
 
 def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRuns:
-    """Returns the same bytes as sorted runs that neither touch nor overlap.
+    """Joins runs that touch or overlap, and sorts the runs. The bytes stay the same.
 
-    by_program: whether to merge the runs of each program separately. Otherwise, the runs of all programs are merged with
-    each other, and become runs of program 0.
+    by_program: whether to join only runs of one program. If False, the runs of all programs become runs of program 0.
     """
     if not len(runs):
         return runs
@@ -182,7 +180,7 @@ def merge(runs: ByteRuns, budget: Budget, *, by_program: bool = True) -> ByteRun
 
 
 def covers(merged: ByteRuns, size: int) -> bool:
-    """Returns whether the runs together have all bytes from 0 to `size`.
+    """Returns whether the runs have all bytes from 0 to `size`, exclusive.
 
     merged: the runs of all programs, merged with `by_program=False`; no run ends after byte `size`.
     """
@@ -205,7 +203,7 @@ def _find_owners(runs: ByteRuns, merged: ByteRuns) -> Mask:
 
 
 def contains(merged: ByteRuns, runs: ByteRuns) -> bool:
-    """Returns whether `merged` has every byte of `runs`, for the same program. merged: a result of `merge` with
+    """Returns whether `merged` has every byte of `runs`, program by program. merged: a result of `merge` with
     `by_program`.
     """
     return not len(runs) or bool(_find_owners(runs, merged).all())
@@ -252,15 +250,15 @@ def _select(one: ByteRuns, other: ByteRuns, wanted: int, budget: Budget) -> Byte
 
 
 def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
-    """Returns whether some program reads a byte that another program writes."""
+    """Returns whether any program reads a byte that a different program writes."""
     reads, writes = merge(reads, budget), merge(writes, budget)
     if not len(reads) or not len(writes):
         return False
     budget.spend(8 * (len(reads) + len(writes)))
 
     def count_before(places: IndexArray) -> IndexArray:
-        """Returns, for each place (an offset in the buffer), the number of written bytes before it; a byte counts once
-        for each program that writes it.
+        """Returns the number of written bytes before each place. A place is an offset in the buffer. A byte counts once for
+        each program that writes it.
         """
         total = np.zeros(places.size, np.int64)
         for bounds, sign in ((np.sort(writes.start), 1), (np.sort(writes.stop), -1)):
@@ -275,7 +273,7 @@ def reaches_others(reads: ByteRuns, writes: ByteRuns, budget: Budget) -> bool:
 
 
 def is_disjoint(writes: ByteRuns, reads: ByteRuns, budget: Budget) -> bool:
-    """Returns whether no byte that a program writes is read or written by another program."""
+    """Returns whether no program reads or writes a byte that a different program writes."""
     writes = merge(writes, budget)
     if not len(writes):
         return True

@@ -44,7 +44,7 @@ DEPTH = 64
 
 
 class NotFollowedError(Exception):
-    """The kernel has control flow that the evaluation cannot follow; the message is one line."""
+    """Raised if a kernel has control flow that the evaluation cannot follow. The message is one line."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ class Evaluation:
         self._dead: dict[str, frozenset[int]] = {}
 
     def run(self, entry: str, arguments: Sequence[IndexValue]) -> None:
-        """Follows the kernel's function `entry` for all programs of the launch."""
+        """Follows the kernel's function `entry` for all programs of the launch. arguments: the values of its parameters."""
         self._demand.entry = entry
         self._call(self._module.functions[entry], arguments, np.ones(self._place.programs, bool), 0)
 
@@ -99,7 +99,7 @@ class Evaluation:
         self, function: Function, arguments: Sequence[IndexValue], active: Mask, depth: int
     ) -> tuple[IndexValue, ...]:
         if depth > DEPTH:
-            raise NotFollowedError(f"calls of `{function.name}` are nested too deeply")
+            raise NotFollowedError(f"calls of `{function.name}` are nested too deeply to be followed")
         if not function.blocks:
             return ()
         frame = _Frame(function=function, values={}, depth=depth)
@@ -134,7 +134,7 @@ class Evaluation:
                     return
                 case _:
                     self._step(frame, op, active)
-        raise NotFollowedError(f"a block of `{frame.function.name}` ends with an unknown terminator")
+        raise NotFollowedError(f"a block of `{frame.function.name}` does not end with a known branch or return")
 
     def _return(self, frame: _Frame, active: Mask, values: tuple[IndexValue, ...]) -> None:
         seen = [taken for taken, _ in frame.returned if (taken & active).any()]

@@ -80,10 +80,10 @@ BINARY = frozenset({"arith.addi", "arith.subi", *_ELEMENTWISE})
 def compute_binary(  # noqa: PLR0917
     name: str, left: IndexValue, right: IndexValue, bits: int, budget: Budget, active: Mask | None = None
 ) -> IndexValue:
-    """Returns the result of an operation on two integers of `bits` bits; `bits` 1 means booleans.
+    """Returns the result of an operation on two integers of `bits` bits. One bit means booleans.
 
-    name: the operation's name, such as `arith.addi`. active: bool[programs], the programs whose results count: an undefined
-    result of another program does not matter.
+    name: the operation's name, such as `arith.addi`. active: bool[programs], the programs that execute the operation. The
+    result may be undefined in a program that does not execute it.
     """
     if bits == 1:
         return compute_logic(name, left, right, budget)
@@ -159,9 +159,10 @@ def _multiply(left: Linear, right: Linear, budget: Budget) -> Linear | Unknown |
 
 
 def convert(value: IndexValue, name: str, source_bits: int, target_bits: int, budget: Budget) -> IndexValue:
-    """Returns an integer converted from one width to another, as `arith.extsi`, `extui`, `trunci` and `index_cast` do.
+    """Returns an integer with a different width, as `arith.extsi`, `extui`, `trunci` and `index_cast` make it.
 
-    name: the operation's name, such as `arith.extsi`. source_bits, target_bits: the widths in bits.
+    name: the operation's name, such as `arith.extsi`. source_bits: the width before, in bits. target_bits: the width
+    afterwards.
     """
     if source_bits == 1:
         if target_bits == 1 or not isinstance(value, MaskBox | Dense):
@@ -188,7 +189,7 @@ type Reach = tuple[Pointer, MaskBox | Dense | Unknown | None]
 
 
 def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | None:
-    """Returns an offset in elements of `width` bytes as an offset in bytes; None if unknown."""
+    """Returns an offset in bytes, computed from an offset in elements of `width` bytes. Returns None if it is unknown."""
     if not isinstance(offset, Linear | Dense):
         return None
     low, high = compute_bounds(offset)
@@ -202,7 +203,9 @@ def scale(offset: IndexValue, width: int, budget: Budget) -> Linear | Dense | No
 
 
 def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, budget: Budget) -> IndexValue:
-    """Returns an offset in bytes, given an offset in elements of `width` bytes; None if the offset is unknown."""
+    """Returns a pointer moved by an offset in elements of `width` bytes, as `tt.addptr` does. The result is Unknown if the
+    offset or `width` is unknown.
+    """
     scaled = scale(offset, width, budget) if width is not None else None
     if not isinstance(pointer, Pointer) or scaled is None:
         return forget(pointer)
@@ -211,7 +214,7 @@ def add_to_pointer(pointer: IndexValue, offset: IndexValue, width: int | None, b
 
 
 def advance(pointer: IndexValue, offsets: Sequence[IndexValue], budget: Budget) -> IndexValue:
-    """Returns a block pointer moved by offsets in elements, one per dimension, as `tt.advance` does."""
+    """Returns a block pointer moved by an offset in each dimension, as `tt.advance` does. offsets: in elements."""
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.offsets):
         return forget(pointer)
     moved = [compute_binary("arith.addi", a, b, 64, budget) for a, b in zip(pointer.offsets, offsets, strict=True)]
@@ -232,8 +235,8 @@ def make_block_pointer(
 ) -> IndexValue:
     """Returns the result of a `tt.make_tensor_descriptor` or a `tt.make_tensor_ptr`.
 
-    numbers: one after another, all sizes, all strides and, for a block pointer, all offsets. groups: how many of these lists
-    `numbers` has: 2 for a descriptor, 3 for a block pointer.
+    numbers: the sizes, then the strides and, for a block pointer, the offsets. Each is one number per dimension. groups: 2
+    for a descriptor (sizes and strides), 3 for a block pointer.
     """
     rank = len(block)
     scalars = [value for value in numbers if isinstance(value, Linear) and not value.shape]
@@ -251,12 +254,12 @@ def make_block_pointer(
 def reach_block(
     pointer: IndexValue, offsets: Sequence[IndexValue], checked: Sequence[int], width: int | None, budget: Budget
 ) -> Reach | None:
-    """Returns the addresses of a block's elements, and the mask of the elements that are accessed. The mask is Unknown if it
-    cannot be computed. Returns None if the addresses are unknown.
+    """Returns the addresses of a block's elements, and the mask of the elements that an access uses. The mask is Unknown if
+    it cannot be computed. Returns None if the addresses are unknown.
 
     pointer: a block pointer or a descriptor. offsets: the block's position, per dimension. checked: dimensions in which
-    elements outside the tensor are skipped. width: bytes of an element; None if unknown, and then
-    the addresses are unknown.
+    elements outside the tensor are skipped. width: bytes of an element; None if unknown (the addresses then are unknown
+    too).
     """
     if not isinstance(pointer, AbstractBlockPointer) or len(offsets) != len(pointer.block):
         return None

@@ -1,5 +1,5 @@
-"""Computes booleans and changes shapes of index values: comparisons, logic, selects; splat, expand, broadcast,
-transpose, reshape.
+"""Computes comparisons, logic and selects of index values, and changes their shapes (splat, expand, broadcast, transpose,
+reshape).
 
 *Index values* are the integers, booleans and addresses of a kernel for all programs of a launch (see `index_values`).
 `index_arithmetic` names the sources.
@@ -27,12 +27,12 @@ COMPARISONS = frozenset({"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "
 
 
 def ceil_divide(a: IndexArray, b: IndexArray) -> IndexArray:
-    """Returns a / b rounded up, element by element."""
+    """Returns `a / b` rounded up, element by element."""
     return -((-a) // b)
 
 
 def add(left: Linear, right: Linear, sign: int) -> Linear:
-    """Returns left + sign * right. The two must have the same shape; sign is 1 or -1."""
+    """Returns `left + sign * right`. `left` and `right` must have the same shape; `sign` is 1 or -1."""
     steps: list[IndexArray | None] = []
     for one, other in zip(left.steps, right.steps, strict=True):
         if other is None:
@@ -88,8 +88,8 @@ def _intersect(one: MaskBox, other: MaskBox) -> MaskBox:
 
 
 def compare(predicate: str, left: IndexValue, right: IndexValue, budget: Budget) -> IndexValue:
-    """Returns a mask of the elements for which a comparison of integers holds, as `arith.cmpi` does. predicate: such as
-    `slt`.
+    """Returns the mask of the elements for which a comparison of integers is true, as `arith.cmpi` does. predicate: the
+    comparison, such as `slt`.
     """
     if not isinstance(left, Linear | Dense) or not isinstance(right, Linear | Dense) or left.shape != right.shape:
         return UNKNOWN
@@ -157,8 +157,8 @@ def _compare_linear(predicate: str, difference: Linear) -> MaskBox | None:
 
 
 def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budget) -> IndexValue:
-    """Returns `yes` where the condition holds and `no` elsewhere, as `arith.select` does; Unknown if the condition is
-    unknown, or if `yes` or `no` is unknown or a pointer.
+    """Returns `yes` where the condition is true and `no` elsewhere, as `arith.select` does. The result is Unknown if an
+    argument is Unknown, or if `yes` or `no` is a pointer.
     """
     if not isinstance(condition, MaskBox | Dense):
         return UNKNOWN
@@ -180,7 +180,7 @@ def select(condition: IndexValue, yes: IndexValue, no: IndexValue, budget: Budge
 
 
 def splat(value: IndexValue, shape: Shape) -> IndexValue:
-    """Returns a tensor of this shape whose elements all equal the scalar `value`."""
+    """Returns a tensor of shape `shape` whose elements all equal the scalar `value`."""
     match value:
         case Linear():
             return Linear(base=value.base, steps=(None,) * len(shape), shape=shape)
@@ -193,7 +193,7 @@ def splat(value: IndexValue, shape: Shape) -> IndexValue:
 
 
 def expand_dims(value: IndexValue, axis: int) -> IndexValue:
-    """Returns the tensor with a new dimension of size 1 at `axis`."""
+    """Returns a tensor with a new dimension of size 1 at `axis`."""
     if not isinstance(value, Linear | MaskBox | Dense):
         return UNKNOWN
     shape = (*value.shape[:axis], 1, *value.shape[axis:])
@@ -208,7 +208,7 @@ def expand_dims(value: IndexValue, axis: int) -> IndexValue:
 
 
 def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
-    """Returns the tensor with dimensions of size 1 expanded to `shape`."""
+    """Returns a tensor whose dimensions of size 1 are expanded to `shape`."""
     if not isinstance(value, Linear | MaskBox | Dense) or len(value.shape) != len(shape):
         return UNKNOWN
     if any(old not in (1, new) for old, new in zip(value.shape, shape, strict=True)):
@@ -230,7 +230,7 @@ def broadcast(value: IndexValue, shape: Shape) -> IndexValue:
 
 
 def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
-    """Returns the tensor with its dimension order[k] as dimension k."""
+    """Returns a transposed tensor: its dimension k is dimension order[k] of `value`."""
     if not isinstance(value, Linear | MaskBox | Dense) or sorted(order) != list(range(len(value.shape))):
         return UNKNOWN
     shape = tuple(value.shape[axis] for axis in order)
@@ -244,7 +244,7 @@ def transpose(value: IndexValue, order: tuple[int, ...]) -> IndexValue:
 
 
 def reshape(value: IndexValue, shape: Shape, budget: Budget) -> IndexValue:
-    """Returns the tensor in another shape, with the same elements in the same order."""
+    """Returns a tensor of shape `shape` with the elements of `value` in the same order."""
     if not isinstance(value, Linear | MaskBox | Dense) or prod(value.shape) != prod(shape):
         return UNKNOWN
     if value.shape == shape:

@@ -48,7 +48,7 @@ class Budget:
         self._elements, self._operations, self._array = elements, operations, array
 
     def spend(self, elements: int) -> None:
-        """Subtracts one operation on this many elements from the budget. Raises TooManyElementsError if one array is too
+        """Subtracts one operation on `elements` elements from the budget. Raises TooManyElementsError if one array is too
         large, TooLargeError if the budget is exceeded.
         """
         if elements > self._array:
@@ -61,7 +61,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A value that is not known; if it may be a pointer, `roots` has the arguments into whose buffers it may point."""
+    """A value that is not known. If it may be a pointer, `roots` says into whose buffers it may point."""
 
     roots: frozenset[int] = frozenset()
     """Numbers of the kernel's arguments from which a pointer may come, with ELSEWHERE among them if it may also come from
@@ -122,7 +122,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pointer:
-    """Addresses in the buffer of the kernel's argument with number `root`."""
+    """Addresses in the buffer of one kernel argument. `root` is the argument's number."""
 
     root: int
     offset: "Linear | Dense"
@@ -131,7 +131,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AbstractBlockPointer:
-    """A tensor descriptor, or a block pointer, which also has offsets."""
+    """A tensor descriptor or a block pointer. Only a block pointer has offsets."""
 
     base: "Pointer"
     sizes: tuple[Linear, ...]
@@ -174,7 +174,7 @@ def _along[T: (np.int64, np.bool_)](array: npt.NDArray[T], rank: int) -> npt.NDA
 
 
 def make_dense(value: Number, budget: Budget) -> Dense:
-    """Returns the value as a `Dense`, an array in which every element is stored."""
+    """Returns a value as a `Dense`, in which every element is stored."""
     if isinstance(value, Dense):
         return value
     rank = len(value.shape)
@@ -207,7 +207,7 @@ def _make_coordinates(axis: int, shape: Shape) -> IndexArray:
 
 
 def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
-    """Returns a lower and an upper bound of all elements: exact for a `Dense`, added up by dimension for a `Linear`."""
+    """Returns a lower and an upper bound of all elements. The bounds of a `Dense` are exact."""
     if isinstance(value, Dense):
         if not value.data.size:
             return 0, 0
@@ -222,7 +222,9 @@ def compute_bounds(value: Linear | Dense) -> tuple[int, int]:
 
 
 def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | Unknown:
-    """Returns the number reduced to a signed integer of `bits` bits; Unknown if it may be too large to represent."""
+    """Returns integers reduced to the range of a signed integer of `bits` bits. Unknown if they may be too large to
+    represent.
+    """
     low, high = compute_bounds(value)
     if low < -LARGEST or high > LARGEST:
         return UNKNOWN
@@ -238,7 +240,7 @@ def wrap(value: Linear | Dense, bits: int, budget: Budget) -> Linear | Dense | U
 
 
 def choose(taken: Mask, new: IndexValue, old: IndexValue, budget: Budget) -> IndexValue:
-    """Returns `new` for the programs in `taken`, bool[programs], and `old` for the other programs."""
+    """Returns `new` for the programs in `taken`, and `old` for the programs that are not. taken: bool[programs]."""
     if new is old or taken.all():
         return new
     if not taken.any():
@@ -295,7 +297,7 @@ def _choose_blocks(
 
 
 def get_roots(value: IndexValue) -> frozenset[int]:
-    """Returns the numbers of the arguments into whose buffers the value may point."""
+    """Returns the numbers of the kernel arguments into whose buffers a value may point."""
     match value:
         case Pointer():
             return frozenset((value.root,))
@@ -308,7 +310,7 @@ def get_roots(value: IndexValue) -> frozenset[int]:
 
 
 def forget(*values: IndexValue) -> Unknown:
-    """Returns an `Unknown` for the given values, or for a value computed from them. It may point into every buffer into
-    which one of them may point.
+    """Returns an `Unknown` in place of some values, or of a value computed from them. It may point into every buffer into
+    which one of the values may point.
     """
     return Unknown(roots=frozenset[int]().union(*(get_roots(value) for value in values)))

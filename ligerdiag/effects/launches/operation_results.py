@@ -85,10 +85,10 @@ class LaunchSite:
     def reach(
         self, op: Operation, values: Sequence[IndexValue], function: Function, budget: Budget
     ) -> tuple[Pointer, MaskBox | Dense | Unknown | None, int] | None:
-        """Returns the addresses of a memory operation, its mask and the size of an element in bytes; None if the
-        operation could access any address.
+        """Returns the addresses of a memory operation, its mask, and the bytes of an element. Returns None if the operation
+        may access any address.
 
-        The mask is None if all elements are accessed, and Unknown if that is unknown.
+        The mask is None if the operation accesses all elements. It is Unknown if the accessed elements are unknown.
         """
         types = [function.types.get(operand, "") for operand in op.operands]
         if not types:
@@ -156,9 +156,9 @@ def compute_results(
 
 
 def make_unknown(op: Operation, values: Sequence[IndexValue], function: Function) -> Unknown:
-    """Returns an Unknown for the results of an operation. values: its operands.
+    """Returns an `Unknown` for the results of an operation. values: its operands.
 
-    A pointer result may point into the same buffers as the operands. If no operand is a pointer, it may point anywhere.
+    A result that is a pointer may point into the buffers of the operands. If no operand is a pointer, it may point anywhere.
     """
     if not any(result in function.pointers for result in op.results):
         return UNKNOWN

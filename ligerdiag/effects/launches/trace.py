@@ -70,9 +70,9 @@ class Demand:
         return self._silent[name]
 
     def is_silent_inside(self, function: Function, owner: int) -> bool:
-        """Returns whether the regions of an operation, and the functions that they call, access no memory.
+        """Returns whether the regions of an operation access no memory. Functions that they call count too.
 
-        owner: index of the operation; -1 for the whole function.
+        owner: index of the operation with the regions; -1 for the whole function.
         """
         inside = {owner}
         for op in reversed(function.operations):
@@ -91,8 +91,9 @@ def compute_demand(
 ) -> frozenset[int]:
     """Returns the values of a function that must be followed.
 
-    reaches: returns whether the addresses of a memory operation are needed. is_silent: returns whether the function with
-    this name accesses no memory. is_entry: whether the launch runs this function itself, so that nothing uses its results.
+    reaches: returns whether the addresses of a memory operation are needed. is_silent: takes the name of a function;
+    returns whether it accesses no memory. is_entry: whether `function` is the kernel itself, so that nothing uses its
+    results.
     """
     sources = _collect_sources(function)
     wanted: set[int] = set()
@@ -172,8 +173,8 @@ type Written = dict[int, list[ByteRuns]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BufferTrace:
-    """The accesses of a launch to the buffer of one argument: the bytes that the programs may access, and the bytes that
-    they surely access.
+    """The accesses of a launch to the buffer of one kernel argument. It records the bytes that the programs may access, and
+    the bytes that they surely access.
     """
 
     size: int | None
@@ -286,7 +287,7 @@ class Trace:
             buffer.old_read.append((runs, read))
 
     def find_old_read(self, buffer: BufferTrace) -> OldRead | None:
-        """Returns a read that surely sees the buffer's contents from before the launch; None if no read surely does."""
+        """Returns a read that surely sees the buffer's contents from before the launch; None if there is none."""
         if not buffer.may_write and not buffer.writes_anywhere:
             return buffer.first_read if buffer.reads_old else None
         if buffer.update is not None and not buffer.blind_anywhere and not buffer.blind_write:
@@ -329,10 +330,11 @@ class Trace:
             buffer.merged = None
 
     def note_outside(self, root: int, runs: ByteRuns, width: int, function: Function, op: Operation) -> None:
-        """Records which of these bytes are outside the buffer; does nothing in a `maybe` block, where no access is
+        """Records the bytes of an access that are outside of the buffer. Does nothing in a `maybe` block, where no access is
         sure.
 
-        root: number of the argument. width: bytes of an element. op: the operation that accesses them.
+        root: number of the argument. runs: the accessed bytes. width: bytes of an element. op: the operation that accesses
+        them.
         """
         buffer = self.buffers.get(root)
         if buffer is None or buffer.size is None or self._depth or not width:
@@ -364,8 +366,8 @@ class Trace:
 
     @contextmanager
     def maybe(self) -> Generator[Written]:
-        """Treats all accesses in the `with` block as accesses that may not happen. After the block, the yielded dict has,
-        for each argument, the writes that surely happen if the block runs.
+        """Marks all accesses in the `with` block as accesses that may not happen. Yields a dict. After the block, it has the
+        writes that surely happen if the block runs, by number of the argument.
         """
         marks = {root: len(buffer.sure_write) for root, buffer in self.buffers.items()}
         taken: Written = {}
@@ -382,8 +384,8 @@ class Trace:
                     buffer.merged = None
 
     def write_in_both(self, one: Written, other: Written) -> None:
-        """Records, as bytes that are surely written, the bytes that both ways of a branch surely write. one, other: the
-        dicts that `maybe` yielded for the two ways.
+        """Records the bytes that both ways of a branch surely write as surely written. one, other: the dicts that `maybe`
+        yielded for the two ways.
         """
         for root in one.keys() & other.keys():
             budget = self._budget

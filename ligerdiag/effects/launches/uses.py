@@ -73,9 +73,7 @@ class Argument:
     """Whether the buffer is an output of the call that, as far as the launch shows, shares no operand's bytes."""
 
     def compute_plain_use(self, access: Access, reason: str) -> OperandUse:
-        """Returns the use of this argument's buffer as far as the access alone decides it. reason: why nothing more is
-        known.
-        """
+        """Returns the use of the argument's buffer if only the access to it is known. reason: why nothing more is known."""
         is_uninitialised = self.is_output and not self.zeroed
         return compute_plain_use(access, reason, zeroed=bool(self.zeroed), is_uninitialised=is_uninitialised)
 
@@ -140,10 +138,10 @@ def compute_launch_uses(
 
 
 def make_filter(module: TtirModule, entry: str, buffers: frozenset[int]) -> Callable[[Function, Operation], bool]:
-    """Returns a predicate of (function, operation) that tells whether a memory operation may access one of the buffers.
+    """Returns a function that tells whether a memory operation may access one of several buffers. It takes the function that
+    contains the operation, and the operation.
 
-    The predicate is true for every operation of a function that the kernel calls. buffers: numbers of the kernel's
-    arguments.
+    The answer is always True for operations of a function that the kernel calls. buffers: numbers of the kernel's arguments.
     """
     function = module.functions[entry]
     roots = compute_roots(function, compute_summaries(module, entry))
@@ -191,9 +189,9 @@ def _explain(arguments: Sequence[Argument], accesses: Sequence[Access], reason: 
 
 
 def make_value(number: int, argument: Argument, type_text: str) -> IndexValue:
-    """Returns the value with which the evaluation starts to follow an argument.
+    """Returns the value of a kernel argument at the beginning of the evaluation.
 
-    number: the number of the argument. type_text: the argument's type, as MLIR prints it.
+    number: number of the argument. type_text: its type, as MLIR prints it.
     """
     if argument.is_buffer:
         if argument.is_descriptor or not type_text.startswith("!tt.ptr<"):
@@ -284,8 +282,8 @@ type Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMeeting:
-    """Says, for two buffers, whether programs of a grid would write bytes that other programs read if the buffers were the
-    same bytes.
+    """Says whether programs of a grid would conflict if two buffers were the same bytes. They conflict if one writes
+    bytes that another one reads.
     """
 
     neighbours: Neighbours
@@ -301,10 +299,10 @@ def compute_in_place(
     accesses: Sequence[Access],
     grid: tuple[int, int, int],
 ) -> dict[Pair, PairMeeting]:
-    """Returns, for pairs of buffers of one size, whether programs of the grid would write bytes that other programs
-    read if the two buffers were the same bytes.
+    """Finds out whether programs of the grid would conflict if two buffers of one size were the same bytes. They
+    conflict if a program writes bytes that a different program reads.
 
-    A key is (argument that is read, argument that is written). Omits pairs for which the answer is UNKNOWN.
+    A key of the result is (argument that is read, argument that is written). Pairs with an unknown answer are left out.
     """
     pairs = _find_pairs(arguments, accesses)
     if not pairs or min(grid) <= 0:

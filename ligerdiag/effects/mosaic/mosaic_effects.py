@@ -56,9 +56,10 @@ _ACCESS = {AsmKind.READ: Access.READ, AsmKind.WRITE: Access.WRITE, AsmKind.UPDAT
 
 
 def follow_function(entry: Any, count: int) -> PlaceFacts:
-    """Returns how the host function `entry`, with the kernel that it launches, accesses each of `count` buffers.
+    """Finds out how a host function and the kernel that it launches access each of the call's buffers. count: number of
+    buffers.
 
-    Raises ArtifactError if `entry` does not take a stream and a table of buffers, as a host function does.
+    Raises ArtifactError if the function `entry` does not take a stream and a table of buffers, as a host function does.
     """
     arguments = list(entry.regions[0].blocks[0].arguments)
     if len(arguments) != 2:
@@ -319,14 +320,14 @@ _UNNAMED = "anonymous"
 
 
 def make_unique_name(name: str, backend_config: bytes) -> str:
-    """Returns the kernel's name; for a kernel without a name, a unique name. A user's declaration for one unnamed kernel
-    must not apply to all unnamed kernels.
+    """Returns the kernel's name, or a unique name for a kernel without a name. So a user's declaration for one unnamed
+    kernel does not apply to all unnamed kernels.
     """
     return f"{name}_{sha256(backend_config).hexdigest()[:8]}" if name == _UNNAMED else name
 
 
 def compute_mosaic_effects(*, target: str, backend_config: bytes, operands: int, outputs: int) -> CallEffects:
-    """Returns the effects of a Mosaic GPU call on its buffers; UNKNOWN, with a reason, if they cannot be determined."""
+    """Returns the effects of a Mosaic GPU call on its buffers. They are UNKNOWN, with a reason, if they cannot be found."""
     try:
         attributes = parse_string_attributes(backend_config)
         if "module" not in attributes:
@@ -377,7 +378,7 @@ def _follow(source: bytes, count: int) -> tuple[str, PlaceFacts, str]:
             module: Any = ir.Module.parse(source)
             passmanager.PassManager.parse("builtin.module(mosaic_gpu-serde{serialize=false})").run(module.operation)
         except (ir.MLIRError, *_MALFORMED_IR_ERRORS) as error:
-            raise ArtifactError("jaxlib does not parse the Mosaic GPU module") from error
+            raise ArtifactError("jaxlib cannot parse the Mosaic GPU module") from error
         code = sha256(_NUMBERED.sub("", str(module)).encode()).hexdigest()
         return *_follow_module(module.operation, count), code
 
@@ -387,7 +388,7 @@ def _follow_module(module: Any, count: int) -> tuple[str, PlaceFacts]:
     named = {str(one.attributes["sym_name"].value): one for one in functions}
     entries = [name for name, one in named.items() if list(one.regions[0].blocks)]
     if len(entries) != 1 or not entries[0].endswith(_SUFFIX):
-        raise ArtifactError("expected one host function in the Mosaic GPU module")
+        raise ArtifactError("the Mosaic GPU module does not have exactly one host function")
     _require_arguments(named[entries[0]])
     facts = follow_function(named[entries[0]], count)
     for name in named:

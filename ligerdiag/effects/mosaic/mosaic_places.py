@@ -1,4 +1,8 @@
-"""Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through them."""
+"""Represents the places to which values of a Mosaic GPU module point, and the accesses to buffers through these values.
+
+A *place* is memory: a buffer of the call, the table of the buffers' addresses, bytes of the host function's stack frame,
+memory of the kernel's own, or unknown memory.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -20,8 +24,8 @@ class InBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A place in the table of buffer addresses that the host function receives. `entry` is the number of the buffer whose
-    address is at this place; None if unknown.
+    """A place in the table of buffer addresses that the host function receives. It has the address of buffer `entry`, which
+    is None if unknown.
     """
 
     entry: int | None
@@ -29,9 +33,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Bytes of the host function's stack frame, or a copy of them that the kernel receives; `offset` is None if
-    unknown.
-    """
+    """Bytes of the host function's stack frame, or the kernel's copy of them. `offset` is None if unknown."""
 
     allocation: int
     offset: int | None
@@ -44,7 +46,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """An unknown place: the target of an address that was loaded from memory or made from a number."""
+    """An unknown place. An address points there if it was loaded from memory or made from a number."""
 
 
 type Place = InBuffer | Table | Slot | Own | Foreign
@@ -54,8 +56,8 @@ NOWHERE: Places = frozenset()
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlaceFacts:
-    """The facts found so far about a module: where its values point, what the host's stack frame contains, and the
-    accesses to buffers.
+    """The facts found so far about a module: where values and addresses in the stack frame point, and how buffers are
+    accessed.
     """
 
     count: int
@@ -69,8 +71,8 @@ class PlaceFacts:
     _slots: dict[Any, int] = field(default_factory=dict[Any, int])
 
     def start_round(self) -> None:
-        """Clears the accesses, for another pass over the module. Passes are repeated until one finds no new place, because
-        the accesses that a pass found before a new place may be incomplete.
+        """Clears the accesses before each pass over the module. Passes are repeated until one finds no new place: a pass
+        that finds a new place may miss accesses to it.
         """
         self.changed = False
         self.accesses = [Access.NONE] * self.count
@@ -106,8 +108,8 @@ class PlaceFacts:
         self.mark_unknown(range(self.count), reason)
 
     def find_buffers(self, places: Places) -> frozenset[int]:
-        """Returns the numbers of the buffers that can be accessed from the places: directly, through the table of addresses,
-        or through a descriptor or address in the stack frame.
+        """Returns the numbers of the buffers that an operation can access through some places. It can access a buffer
+        itself, through the table of addresses, or through a descriptor or address in the stack frame.
         """
         found = {place.number for place in places if isinstance(place, InBuffer)}
         for place in places:
@@ -118,7 +120,7 @@ class PlaceFacts:
         return frozenset(found)
 
     def load(self, slot: Slot) -> Places:
-        """Returns the places to which a descriptor or an address in these bytes of the stack frame points."""
+        """Returns the places to which the descriptors and addresses in some bytes of the stack frame point."""
         return NOWHERE.union(
             *(
                 places
@@ -135,9 +137,7 @@ class PlaceFacts:
             self.changed = True
 
     def has_unknown_origin(self, value: Any) -> bool:
-        """Returns whether the value may be an address in a buffer, judged by its type, although ligerdiag knows no place to
-        which it points.
-        """
+        """Returns whether a value without a known place may be an address in a buffer, by its type."""
         return not self.get(value) and not _OWN_MEMORY.match(str(value.type))
 
     def find_addresses(self, values: list[Any]) -> list[Any]:
@@ -153,17 +153,16 @@ class PlaceFacts:
 
 
 def make_foreign(value: Any) -> Places:
-    """Returns the places to which a value of unknown origin may point. This is `Foreign` if the value may be an address in a
-    buffer. There is no place if the value is no address, or an address in memory that holds no buffer, such as shared
-    memory.
+    """Returns the places to which a value of unknown origin may point: `Foreign` if it may be an address in a buffer.
+    Returns no place if the value is no address, or an address in memory without buffers, such as shared memory.
     """
     kind = str(value.type)
     return frozenset({Foreign()}) if _POINTER.search(kind) and not _OWN_MEMORY.match(kind) else NOWHERE
 
 
 def pass_through_regions(operation: Any, facts: PlaceFacts) -> None:
-    """Records where values in an operation with regions may point. Arguments of a region may point to the same places as the
-    operation's operands. The operation's results may point to the same places as the yielded values.
+    """Records where the values of an operation with regions may point. The arguments of a region may point where the
+    operation's operands point; the operation's results may point where the yielded values point.
     """
     name: str = operation.name
     if not operation.regions or name in ("builtin.module", "func.func", "gpu.launch"):

@@ -83,7 +83,7 @@ def is_harmless(name: str) -> bool:
 
 
 class AsmKind(StrEnum):
-    """The strongest effect that inline PTX has on memory other than shared memory."""
+    """The strongest effect of inline PTX on memory. Effects on shared memory do not count."""
 
     NOTHING = "nothing"
     READ = "read"
@@ -106,8 +106,8 @@ _PREDICATE = re.compile(r"@!?[%$]?\w+\s+")
 
 
 def classify_inline_assembly(text: str) -> AsmKind:
-    """Returns the effect of inline PTX on global memory; UNKNOWN if the PTX has an instruction that is in no table, or
-    if one instruction reads and another one writes.
+    """Returns the effect of inline PTX on global memory. UNKNOWN if an instruction is in no table, or if the
+    PTX reads by one instruction and writes by a second one.
     """
     kinds = {_classify_instruction(line) for line in re.split(r"[;{}]\s*", _drop_operand_lists(text))}
     for kind in (AsmKind.UNKNOWN, AsmKind.UPDATE):

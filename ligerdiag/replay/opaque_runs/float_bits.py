@@ -1,4 +1,4 @@
-"""Finds the integers that a computation makes of the bits of floats only to order the floats.
+"""Finds the integers that a computation makes from the bits of floats, and uses only to order the floats.
 
 XLA writes the total order of floats with integers: it flips all bits of a negative float but the sign, and compares the
 results. Such an integer can be computed from an f64 as well as from the original type, and the comparisons then order
@@ -65,8 +65,8 @@ class _SignTest:
 
 
 def find_order_keys(computation: HloComputation) -> frozenset[int]:
-    """Returns the ids of the integers that are made of the bits of floats and are only used to compare the floats.
-    Raises NotCoveredError if the computation uses the bits of a float in any other way.
+    """Returns the ids of the integers that are made from the bits of floats and only serve to compare the floats.
+    Raises NotCoveredError if the computation uses the bits of a float for anything else.
     """
     keys: dict[int, _Bits] = {}
     tests: dict[int, _SignTest] = {}
@@ -89,9 +89,9 @@ def find_order_keys(computation: HloComputation) -> frozenset[int]:
 
 
 def widen_word(word: Array) -> Array:
-    """Returns the 64-bit constant that replaces the integer constant `word` in the widened module. Each element of
-    `word` is 0, -1, MAX or MIN of its type and becomes the same of the 64-bit type. Or all elements are the number of
-    bits of their type less one, such as a shift by 31 for s32: they become 63.
+    """Returns the 64-bit constant that replaces the integer constant `word` in the widened module. An element that is
+    0, -1, MAX or MIN of its type becomes 0, -1, MAX or MIN of the 64-bit type. If all elements are the largest shift of
+    their type, such as 31 for s32, they become 63.
     """
     wide = np.dtype(f"{word.dtype.kind}8")
     if word.size and (word == _count_bits(word.dtype) - 1).all():
@@ -107,12 +107,14 @@ def is_float(shape: ShapeProto) -> bool:
 
 
 def find_kind(dtype: "np.dtype[Any]") -> str:
-    """Returns `f` for a float, `c` for a complex number, and another letter for any other type."""
+    """Returns `f` for a float and `c` for a complex number. For any other dtype, returns NumPy's `dtype.kind`, such as
+    `i`.
+    """
     return "f" if dtype.kind == "V" or dtype.name.startswith(("bfloat", "float")) else dtype.kind
 
 
 def reads_bits(one: HloInstruction) -> bool:
-    """Returns whether the instruction reads the bytes of floats as another element type."""
+    """Returns whether the instruction, such as a `bitcast-convert`, reads the bytes of floats as another element type."""
     if one.opcode not in READS_BYTES:
         return False
     read = one.operands[0].shape
@@ -120,8 +122,8 @@ def reads_bits(one: HloInstruction) -> bool:
 
 
 def refuse(one: HloInstruction) -> NotCoveredError:
-    """Returns the error for an instruction that reads the bytes of a value as another element type. In f64 the value
-    has other bytes.
+    """Returns the error for an instruction that reads the bytes of a value as another element type. A replay in f64
+    cannot run it, because in f64 the value has other bytes.
     """
     kind = "a bitcast to another element type" if one.opcode == "bitcast" else "a bitcast-convert of floats"
     return NotCoveredError(f"`{one.name}`: {kind}, in f64")
@@ -135,7 +137,7 @@ def _read_bits(one: HloInstruction) -> _Bits:
 
 
 def keeps_width(one: HloInstruction) -> bool:
-    """Returns whether the instruction's result has elements of the same width as its operand, and they are integers."""
+    """Returns whether the elements of the instruction's result are integers and as wide as those of its operand."""
     dtype = get_dtype(one.shape)
     return dtype.kind in "iu" and dtype.itemsize == get_dtype(one.operands[0].shape).itemsize
 

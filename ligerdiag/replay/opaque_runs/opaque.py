@@ -1,15 +1,17 @@
-"""Runs custom calls as opaque functions: it needs to know which buffers a call reads and writes, and not its code.
+"""Runs custom calls as opaque functions. For that, replay must know which buffers a call reads and writes, but not its
+code.
 
-XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right for
-any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for a call
-here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA moves them. A
-call into which XLA merged several computes the values of each of them. Element i of a buffer that a call writes becomes
+XLA cannot look into a custom call either. So a schedule is right for a call's own function if and only if it is right
+for any other function that reads and writes the same buffers, apart from coincidences. The function that stands in for
+a call here is fixed by the call's target and payload, so equal calls compute equal values in all runs, wherever XLA
+moves them. A call into which XLA merged several computes the values of each of them. Element i of a buffer that a call
+writes becomes
 
     0.5 + |(t mod 2) - 1|,  t = p[i] + w[i] (D + sum over the read buffers b of the same length of c[b] x[b][i])
 
 where p[i], w[i] and c[b] are pseudo-random numbers, w[i] near 1, and the digest D is a mean over all elements of all
-read buffers, each with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, they are added
-to t, with a factor even nearer to 1. So
+read buffers, each with a pseudo-random weight. If the call keeps or reads the old contents of the buffer, they are
+added to t, with a factor even nearer to 1. So
 
 - each element depends on each element that the call may read, and most of all on those at its own place;
 - a sum over the elements depends on them, too: where D changes, half of the elements may rise and half of them fall, but
@@ -18,8 +20,8 @@ to t, with a factor even nearer to 1. So
   loop repeats it; its values still depend on those that it read many iterations ago;
 - all values are from 0.5 to 1.5, so that a logarithm, a root or a division by one of them is finite.
 
-A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too, whose
-values are smaller by 1: from -0.5 to 0.5.
+A comparison with 0, a sign or a maximum cannot tell such values apart. So there are functions with both signs, too,
+whose values are smaller by 1: from -0.5 to 0.5.
 
 Integers become 0 to 15, booleans both. Only elements in the buffer's footprint, the span that the call may write, are
 written. The accesses are upper bounds: a call that might read a buffer is taken to read all of it, and one that might
@@ -64,8 +66,8 @@ _IN_ONE_MODULE = CallTrait.MARKER | CallTrait.SHARD_EDGE | CallTrait.CUSTOM_PART
 
 
 def is_opaque(instruction: HloInstruction) -> bool:
-    """Returns whether an opaque function may replace the instruction. It may if the instruction is a custom call whose
-    target replay cannot compute by itself, such as a kernel; XLA's own calls for products or sorts are not replaced.
+    """Returns whether an opaque function may replace the instruction. The instruction must be a custom call whose
+    target replay cannot compute by itself, such as a kernel. XLA's own calls for products or sorts are not replaced.
     """
     if instruction.opcode != "custom-call" or is_call_with(instruction, _IN_ONE_MODULE):
         return False
@@ -79,10 +81,11 @@ def compute_elements(call: HloInstruction) -> int:
 
 
 def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bool) -> OpaqueCall:
-    """Returns the call as an opaque function, a stand-in that reads and writes the same buffers, with these effects. Raises
-    NotCoveredError if effects are unknown, or if a buffer is no array in row-major layout.
+    """Describes a call as an opaque function, a stand-in that reads and writes the same buffers. Raises NotCoveredError
+    if an effect of the call is unknown. Also raises it if an operand or output is not an array in row-major layout.
 
-    has_layouts: whether the layouts of the call's module are those of memory, as in a schedule.
+    effects: what the call does to its buffers. has_layouts: whether the layouts of the call's module are those of
+    memory, as in a schedule.
     """
     shapes = [*(operand.shape for operand in call.operands), *(shape for _, shape in iterate_leaf_shapes(call.shape))]
     accesses = (*effects.operands, *effects.outputs)
@@ -90,11 +93,13 @@ def describe_call(call: HloInstruction, effects: CallEffects, *, has_layouts: bo
         why = effects.reasons[0] if effects.reasons else "its code could not be read"
         raise NotCoveredError(f"the effects of `{effects.kernel}` are unknown: {why}")
     if len(accesses) != len(shapes):
-        raise NotCoveredError(f"`{call.name}`: a call that has a tuple as an operand")
+        raise NotCoveredError(f"`{call.name}`: a call with a tuple as operand")
     for shape in shapes:
         order = list(shape.layout.minor_to_major) if has_layouts else []
         if shape.element_type == TOKEN or shape.tuple_shapes or (order and order != [*range(len(order))][::-1]):
-            raise NotCoveredError(f"`{call.name}`: a call whose operand or output is no array in row-major layout")
+            raise NotCoveredError(
+                f"`{call.name}`: a call with an operand or output that is not an array in row-major layout"
+            )
     uses = zip(accesses, (*effects.operand_uses, *effects.output_uses), shapes, strict=True)
     described = tuple([_describe_use(*one) for one in uses])
     return OpaqueCall(id=call.id, function=_name_function(call, effects.kernel, shapes), uses=described)
@@ -123,8 +128,8 @@ def _describe_use(access: Access, use: OperandUse, shape: ShapeProto) -> OpaqueU
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class OpaqueRunner:
-    """Runs the custom calls of one module as opaque functions, stand-ins that read and write the same buffers; see
-    `program.Kernels`.
+    """Runs the custom calls of one module as opaque functions. An opaque function is a stand-in that reads and writes
+    the same buffers as the call. Implements `program.Kernels`.
     """
 
     calls: Mapping[int, OpaqueCall]
@@ -143,8 +148,8 @@ class OpaqueRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Overwrites the elements that the call writes with values of its opaque function, the call's stand-in; see
-        `program.Kernels`. Outputs that the call does not write become NaN, or 0 for integers.
+        """Overwrites the elements that the call writes with values of its opaque function, a stand-in for the call.
+        Outputs that the call does not write become NaN, or 0 for integers. See `program.Kernels`.
         """
         del watched
         for output in outputs:

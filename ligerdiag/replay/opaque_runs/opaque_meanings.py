@@ -1,13 +1,14 @@
-"""Compares two programs in program order with opaque functions in place of their kernels: do they pass the same values on?
+"""Compares two programs in program order, with opaque functions in place of their kernels. Do their kernels and outputs
+get the same values?
 
 Real numbers may hide a change: an output may not depend on the contents that a kernel leaves, although the kernel reads
 them. An opaque function depends on all that its kernel may read (see `opaque`), so if the outputs of both programs are
 equal, each kernel gets the same contents in both, and each output gets the same results.
 
 The change declares writes. So a call of one program has further outputs in the other one, which alias operands, and its
-kernel may write the operand through the pointer to that output. Both are one place here: the use of an output that aliases
-an operand counts for the operand. Two calls have one function if their kernels have one name, their places the same
-shapes, and they write the same places. Whether the kernels have the same code, `MatchedCalls` says.
+kernel may write the operand through the pointer to that output. Both are one place here: the use of an output that
+aliases an operand counts for the operand. Two calls have one function if their kernels have one name, their places the
+same shapes, and they write the same places. Whether the kernels have the same code, `MatchedCalls` says.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,14 +39,14 @@ type FindEffects = Callable[[HloInstruction], CallEffects]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueDifferences:
-    """The differences between two programs with opaque functions (stand-ins with the same buffers) in place of their
-    kernels.
+    """The outputs that differ between two programs whose kernels are replaced by opaque functions. An opaque function
+    is a stand-in that reads and writes the same buffers as the kernel.
     """
 
     different: tuple[str, ...] = ()
     """Names of the outputs that differ."""
     telling: tuple[str, ...] = ()
-    """Names of the outputs that would be others if no hidden write of the first program were seen."""
+    """Names of the outputs that would change if all hidden writes of the first program were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,9 @@ class _PlacedCall:
 
 
 def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects) -> MatchedCalls:
-    """Returns the custom calls of two programs as opaque functions, stand-ins that read and write the same buffers. Raises
-    NotCoveredError if a call cannot run as one, or if the programs call other kernels.
+    """Pairs the custom calls of the original program with those of the changed program. Each pair gets one opaque
+    function, a stand-in that reads and writes the same buffers. Raises NotCoveredError if a call cannot be replaced in
+    this way, or if the two programs do not call the same kernels.
 
     find_effects: returns the effects of a call of either program.
     """
@@ -70,7 +72,9 @@ def match_calls(first: HloModule, changed: HloModule, find_effects: FindEffects)
     for form, kernel in forms.items():
         codes = [[*dict.fromkeys(one.code for one in calls if one.form == form)] for calls in (old, new)]
         if len(codes[0]) != len(codes[1]):
-            raise NotCoveredError(f"`{kernel}`: the changed program calls it with other buffers or another payload")
+            raise NotCoveredError(
+                f"kernel `{kernel}`: the two programs do not call it with the same buffers and payload"
+            )
         has_same_code &= codes[0] == codes[1]
         for number in range(len(codes[0])):
             same = [
@@ -108,7 +112,9 @@ def _place_call(call: HloInstruction, effects: CallEffects) -> _PlacedCall:
     aliased = [index in operand_of for index, _ in leaves]
     own = aliased.count(False)
     if any(aliased[:own]):
-        raise NotCoveredError(f"`{effects.kernel}`: an output that aliases an operand comes before one that does not")
+        raise NotCoveredError(
+            f"`{effects.kernel}`: a call with an aliased output before an output that aliases no operand"
+        )
     uses = [*described.uses[: count + own]]
     for (index, _), use in zip(leaves[own:], described.uses[count + own :], strict=True):
         place = operand_of[index]
@@ -146,7 +152,7 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
     joined: list[OpaqueUse] = []
     for uses in zip(*(one[:count] for one in calls), strict=True):
         if len({one.writes for one in uses}) > 1:
-            raise NotCoveredError(f"`{kernel}` writes other operands in the changed program")
+            raise NotCoveredError(f"kernel `{kernel}` does not write the same operands in the two programs")
         whole = uses[0]
         for one in uses[1:]:
             whole = _join(whole, one)
@@ -157,8 +163,11 @@ def _join_uses(calls: Sequence[tuple[OpaqueUse, ...]], kernel: str) -> list[Opaq
 def compare_opaquely(
     first: Programs, changed: Programs, arguments: Sequence[tuple[Array, ...]], calls: MatchedCalls
 ) -> OpaqueDifferences:
-    """Returns the differences on all sets of arguments; on every second set the functions have values of both signs.
-    arguments: arrays for the inputs of the programs, in their own types. Raises NotCoveredError.
+    """Runs both programs with opaque functions in place of their kernels, and returns the differences. Every second set
+    of arguments runs with functions that have values of both signs. Raises NotCoveredError if replay does not cover an
+    operation.
+
+    arguments: each set is one array for each input of the programs, in the program's own types.
     """
     programs = [widen_module(one.program) for one in (first, changed)]
     names = first.signature.outputs

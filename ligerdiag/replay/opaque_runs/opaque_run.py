@@ -100,16 +100,18 @@ def list_opaque_calls(
         names = {one.id: one.name for one in optimized.instructions}
         other = next((names[one.id] for one in scheduled if one.function not in known), "")
         if other:
-            raise NotCoveredError(f"`{other}`: XLA has changed the payload of the call, or made the call itself")
+            raise NotCoveredError(
+                f"`{other}`, a custom call that is not in the program: XLA has changed the payload of a call, or added "
+                "one"
+            )
         return OpaqueCalls(program=calls, optimized=scheduled, kernels=tuple(kernels))
     except NotCoveredError as error:
         return OpaqueCalls(kernels=tuple(kernels), not_covered=str(error))
 
 
 def count_draws(optimized: HloModule) -> int:
-    """Returns the number of runs, each with other functions. There are several if the schedule branches. A predicate may
-    depend on values that opaque functions computed, and a wrong predicate shows only if it takes another branch than the
-    right one.
+    """Returns the number of runs, each with another set of opaque functions. A schedule without branches needs one run.
+    With branches there are several, because a wrong predicate need not take the wrong branch in every run.
     """
     return _DRAWS if any(one.opcode == "conditional" for one in optimized.instructions) else 1
 
@@ -117,8 +119,9 @@ def count_draws(optimized: HloModule) -> int:
 def replay_opaquely(
     programs: Programs, arguments: Sequence[Array], calls: OpaqueCalls, cuts: Cuts = NO_CUTS
 ) -> OpaqueReplay:
-    """Replays both modules in f64 with opaque functions (stand-ins that read and write the same buffers) in place of custom
-    calls. Returns the record, which names an operation if replay does not cover it.
+    """Replays both modules in f64 with opaque functions in place of custom calls. An opaque function is a stand-in that
+    reads and writes the same buffers as the call. Returns the record, which names an operation if replay does not cover
+    it.
 
     arguments: whole arrays in the program's own types, one for each input in order.
     """
@@ -193,15 +196,17 @@ class _Runs:
         return self._run_schedule(isolated=True)[0]
 
     def compare(self, name: str, tolerance: float) -> OutputNumbers:
-        """Compares one output with its intended and its stale values; if devices have different copies, the copy that
-        is furthest from the intended values counts.
+        """Compares one output with its intended and its stale values. If devices have different copies of the output,
+        the copy that is furthest from the intended values counts.
         """
         intended, stale = self.intended[name], self.stale[name]
         found = [compare_output(copy, intended, stale, tolerance=tolerance) for copy in self.actual[name]]
         return max(found, key=lambda one: rank_error(one.error))
 
     def measure_isolated(self, name: str) -> float:
-        """Returns the largest error of the output's copies in isolated memory, compared with the stale prediction."""
+        """Returns the largest error of the output in isolated memory, where kernels leave their operands unchanged. The
+        error is relative to the stale prediction; if there are several copies of the output, the largest error counts.
+        """
         return max([compute_error(copy, self.stale[name]) for copy in self.isolated[name]], key=rank_error)
 
 

@@ -1,4 +1,4 @@
-"""Runs a widened schedule on the original schedule's buffer assignment, in which each byte is made several bytes long.
+"""Runs a widened schedule on the buffer assignment of the original schedule, with several bytes for each original byte.
 
 `WideMemory` makes each byte `scale` bytes long, such as 4 if the narrowest float of the module is a bf16, whose 2 bytes
 become the 8 of an f64. An element starts where its first original byte now starts. So two values share an element only
@@ -43,7 +43,11 @@ class WideMemory(DeviceMemory):
 
     @override
     def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the contents of a leaf: a view, or a copy if a part of an element has been overwritten."""
+        """Returns the contents of one array of the instruction's result as a view. If a part of an element has been
+        overwritten, returns a copy.
+
+        index: position of the array in the instruction's shape; `()` if the shape is not a tuple.
+        """
         view = self.view(instruction, index, shape)
         hit = self._find_hit(view, self._list_copies(instruction, index, shape))
         return view if hit is None else np.where(hit, _spoil(view), view)
@@ -61,9 +65,9 @@ class WideMemory(DeviceMemory):
     @override
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Encloses a call that may overwrite its operands. If a part of an element has been overwritten, the call reads
-        another number in place of that element. Afterwards the elements that the call wrote are copied into their gaps (see
-        the module's docstring), and all other elements get their bytes from before the call back.
+        """Encloses a call that may overwrite its operands. Where a part of an element has been overwritten before, the
+        call reads another number. After the call, the elements that it wrote are copied into their gaps (see the
+        module's docstring). All other elements get the bytes back that they had before the call.
         """
         found: list[tuple[Array, Array, Array, list[Array]]] = []
         for operand in operands:
@@ -138,9 +142,7 @@ def _spoil(values: Array) -> Any:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WideScheduleRunner(ScheduleRunner):
-    """Runs a widened schedule on the original schedule's buffer assignment, each byte of which is made several bytes
-    long (see `WideMemory`).
-    """
+    """Runs a widened schedule in a `WideMemory`, where each byte of the original buffers is several bytes long."""
 
     original: HloModule
     """The schedule before it was widened; `module` is the widened one."""

@@ -43,16 +43,16 @@ _RUNS_SCHEDULED = having(Trait.RUNS_SCHEDULED)
 
 
 def widen_array(array: Array) -> Array:
-    """Returns an array of floats as f64 and an array of complex numbers as c128, both exactly, and any other array
-    unchanged.
+    """Returns an array of floats as f64 and an array of complex numbers as c128, both exactly. An array of another type
+    is returned unchanged.
     """
     kind = find_kind(array.dtype)
     return array if kind not in _WIDE_BYTES else array.astype(np.complex128 if kind == "c" else np.float64)
 
 
 def widen_module(module: HloModule) -> HloModule:
-    """Returns the module with all floats widened to f64. Raises NotCoveredError if the module uses the bits of a float
-    for anything but ordering floats, or has an element type that NumPy cannot store.
+    """Widens all floats of the module to f64 and returns the new module. Raises NotCoveredError for an element type
+    that NumPy cannot store. Also raises it if the module uses the bits of a float for more than ordering floats.
     """
     in_memory = _list_in_memory(module)
     numbers = count(max([one.id for one in module.instructions], default=0) + 1)
@@ -86,7 +86,7 @@ class _Widening:
         self._order: list[HloInstruction] = []
 
     def run(self) -> HloComputation:
-        """Returns the widened computation. Raises NotCoveredError."""
+        """Returns the widened computation. Raises NotCoveredError as `widen_module` does."""
         for one in self._computation.instructions:
             made = self._widen_bits(one) if one.opcode in READS_BYTES else self._widen(one)
             self._made[one.id] = made
@@ -234,8 +234,8 @@ def _make_literal(shape: ShapeProto, value: Array) -> LiteralProto:
 
 
 def find_scale(module: HloModule) -> int:
-    """Returns how many times longer the narrowest float of the module becomes in f64, such as 4 for a bf16; 1 if the
-    module has no floats.
+    """Returns how many times longer the narrowest float of the module becomes in f64, such as 4 for a bf16. Returns 1
+    if the module has no floats.
     """
     widths = {
         (kind, dtype.itemsize)

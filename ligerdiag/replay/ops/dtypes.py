@@ -1,4 +1,5 @@
-"""NumPy's dtypes for XLA's element types, rounding of results, bitwise comparison, and conversions between types.
+"""Has NumPy's dtypes for XLA's element types. Rounds results, compares them bit by bit, and converts them between
+types.
 
 Arithmetic of narrow floats (f16, bf16, f8) runs in f32 and is rounded to the result's dtype once, as XLA:GPU does after
 it has normalized them. An instruction's declared dimensions are ignored and only its element type is used, because a
@@ -70,10 +71,10 @@ def get_dimensions(shape: ShapeProto) -> tuple[int, ...]:
 
 
 def elementwise(compute: Callable[..., Any]) -> Evaluate:
-    """Turns a function of arrays that broadcast into an `Evaluate`, a function that computes an instruction element by
-    element.
+    """Turns a function of arrays into an `Evaluate`, a function that computes the result of an HLO instruction.
 
-    The given function gets narrow floats as f32; its result is rounded to the dtype of the instruction.
+    The given function gets narrow floats as f32, and its operands may broadcast. Its result is rounded to the dtype of
+    the instruction.
     """
 
     def evaluate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
@@ -138,7 +139,7 @@ def have_same_bits(one: Array, other: Array) -> bool:
 
 
 def count_different(one: Array, other: Array) -> int:
-    """Returns the number of elements of two arrays of equal shape and dtype that differ in at least one bit."""
+    """Counts the elements that differ in at least one bit between two arrays of equal shape and dtype."""
     if have_same_bits(one, other):
         return 0
     width = min(one.itemsize, 8)
@@ -159,7 +160,7 @@ def _view_bytes(array: Array) -> Array:
 
 
 def get_array(instruction: HloInstruction, operand: Value) -> Array:
-    """Returns the operand, which must be an array. Raises ArtifactError, with the instruction's name, if it is a tuple."""
+    """Returns the operand if it is an array. Raises ArtifactError, with the instruction's name, if it is a tuple."""
     if isinstance(operand, tuple):
         raise ArtifactError(
             f"expected an array as operand of `{instruction.name}` ({instruction.opcode}) but got a tuple"
@@ -168,7 +169,7 @@ def get_array(instruction: HloInstruction, operand: Value) -> Array:
 
 
 def widen(array: Array) -> Array:
-    """Returns an array of narrow floats as f32, exactly; other arrays unchanged."""
+    """Returns an array of narrow floats as f32, exactly. An array of another type is returned unchanged."""
     return array.astype(np.float32) if array.dtype in NARROW_FLOATS else array
 
 
@@ -217,7 +218,9 @@ def _convert_bits(instruction: HloInstruction, operands: tuple[Value, ...], scop
     if array.dtype.itemsize > dtype.itemsize:
         return np.ascontiguousarray(array[..., np.newaxis]).view(dtype)
     if array.shape[-1:] != (dtype.itemsize // array.dtype.itemsize,):
-        raise ArtifactError(f"`{instruction.name}` cannot read {array.dtype} of shape {array.shape} as {dtype}")
+        raise ArtifactError(
+            f"`{instruction.name}` cannot reinterpret the bytes of {array.dtype} of shape {array.shape} as {dtype}"
+        )
     return np.ascontiguousarray(array).view(dtype)[..., 0]
 
 
@@ -230,10 +233,10 @@ def _reduce_precision(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def reduce_precision(array: Array, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Returns the floats of `array` in their own dtype, rounded to a format with fewer exponent and mantissa bits.
+    """Returns the floats of `array` in their own dtype, rounded to a narrower format.
 
     mantissa: number of mantissa bits of the dtype of `array`. exponent_bits, mantissa_bits: numbers of bits of the
-    format.
+    narrower format.
     """
     width = 8 * array.dtype.itemsize
     bits: Any = array.view(np.dtype(f"u{array.dtype.itemsize}"))

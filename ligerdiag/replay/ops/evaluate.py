@@ -32,7 +32,7 @@ from ligerdiag.replay.ops.sorting import ORDERING, evaluate_radix_sort, evaluate
 
 
 def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates the custom call of JAX's threefry2x32 on CUDA: returns a tuple of the two words of random bits.
+    """Evaluates the custom call of JAX's threefry2x32 on CUDA. Returns a tuple of the two words of random bits.
 
     Operands: two words of the key, two of the counter, all u32 of one shape.
     """
@@ -44,14 +44,14 @@ def evaluate_threefry(instruction: HloInstruction, operands: tuple[Value, ...], 
 
 
 def pass_on(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call that only annotates its operands: returns them unchanged."""
+    """Evaluates a custom call that only annotates its operands, and returns the operands unchanged."""
     if len(operands) == 0:
         raise ArtifactError(f"the custom call `{instruction.name}` should return its operand, but it has none")
     return operands if is_tuple(instruction.shape) and len(operands) > 1 else operands[0]
 
 
 def allocate(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call that allocates memory and writes nothing there: returns zeros."""
+    """Evaluates a custom call that only allocates memory. Returns zeros, because the memory has no contents yet."""
     return np.zeros(get_dimensions(instruction.shape), get_dtype(instruction.shape))
 
 
@@ -66,7 +66,7 @@ TARGETS: Mapping[CallTrait, Evaluate] = {
 
 
 def evaluate_custom_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call by its target. Raises NotCoveredError for an unknown one."""
+    """Evaluates a custom call by its target. Raises NotCoveredError if the target is unknown."""
     target = instruction.proto.custom_call_target
     traits = find_traits(target)
     compute = next((compute for trait, compute in TARGETS.items() if trait in traits), None)
@@ -106,8 +106,8 @@ _RUNS_ONCE = having(Trait.CALLEE_TAKES_OPERANDS)
 
 @dataclass(slots=True, eq=False)
 class HloEvaluator:
-    """Computes values of one module on one device. The functions that compute opcodes get it as their `Scope`, through
-    which they call computations of the module.
+    """Computes values of one module on one device. The functions that compute opcodes get the evaluator as their
+    `Scope`, and call computations of the module through it.
     """
 
     module: HloModule
@@ -118,8 +118,8 @@ class HloEvaluator:
     _uses: dict[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
 
     def call(self, computation: int, arguments: Sequence[Value]) -> Value:
-        """Returns the value of the computation with the id `computation`, called with these arguments. Raises
-        NotCoveredError.
+        """Calls the computation with this id and returns its value. Raises NotCoveredError for an opcode that replay
+        cannot compute.
         """
         callee = self.module.computations[computation]
         left = dict(self.count_uses(callee))
@@ -141,14 +141,18 @@ class HloEvaluator:
         return values[callee.root.id]
 
     def evaluate(self, instruction: HloInstruction, operands: tuple[Value, ...]) -> Value:
-        """Returns the value of one instruction, which must not be a parameter. Raises NotCoveredError."""
+        """Returns the value of one instruction, given the values of its operands. A parameter has no operands and must
+        not be passed. Raises NotCoveredError for an opcode that replay cannot compute.
+        """
         opcode, called = instruction.opcode, instruction.called_computations
         if opcode == "tuple":
             return operands
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                raise ArtifactError(f"`{instruction.name}` reads a tuple element that its operand does not have")
+                raise ArtifactError(
+                    f"`{instruction.name}` reads an element of a tuple, but its operand has no such element"
+                )
             return whole[instruction.proto.tuple_index]
         if opcode in PASSED_ON:
             return operands[0]
@@ -170,8 +174,8 @@ class HloEvaluator:
         return compute_opcode(instruction, operands, self)
 
     def count_uses(self, computation: HloComputation) -> Mapping[int, int]:
-        """Returns how often each instruction is an operand in the computation, by its id; the root has one more use, as
-        the result.
+        """Returns how often the computation uses each instruction as an operand: `{id of the instruction: count}`. The
+        root has one use more, because it is also the result.
         """
         found = self._uses.get(computation.id)
         if found is None:

@@ -31,8 +31,8 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 def read_starts(
     indices: Array, vector_dimension: int, index_map: Sequence[int], batching: Sequence[tuple[int, int]]
 ) -> tuple[dict[int, Array], tuple[int, ...]]:
-    """Returns (the starts of the slices for each indexed dimension of the operand, each s64[batch..]; the batch's
-    shape).
+    """Returns (starts, shape of the batch). `starts` maps each indexed dimension of the operand to an array
+    s64[batch..], the starts of the slices in this dimension.
 
     vector_dimension, index_map: XLA's `index_vector_dim` and `start_index_map`. batching: pairs of a dimension of the
     operand and the corresponding dimension of `indices`.
@@ -94,7 +94,7 @@ GATHER: Mapping[str, Evaluate] = {"gather": evaluate_gather}
 def combine_rows(
     targets: Sequence[Array], rows: Array, updates: Sequence[Array], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the targets after combining updates into their rows, in order.
+    """Combines each update into its row of the targets, one after the other, and returns the new targets.
 
     targets: arrays [rows, columns]. rows: s64[n], the row of each update. updates: for each target, an array [n,
     columns].

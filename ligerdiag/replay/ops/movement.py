@@ -25,7 +25,9 @@ _FIELD = {"pred": "preds"}
 
 
 def parse_literal(literal: LiteralProto) -> Value:
-    """Returns a literal's value in logical (row-major) shape. Raises ArtifactError if the data does not fill the shape."""
+    """Returns a literal's value as an array of the literal's shape, in row-major order. Raises ArtifactError if the
+    data does not fill the shape.
+    """
     if is_tuple(literal.shape):
         return tuple([parse_literal(child) for child in literal.tuple_literals])
     name = DTYPE_NAMES.get(literal.shape.element_type, "")
@@ -46,7 +48,7 @@ def parse_literal(literal: LiteralProto) -> Value:
 
 
 def order_elements(flat: Array, shape: ShapeProto, dimensions: tuple[int, ...]) -> Array:
-    """Returns the elements of a literal in its logical shape.
+    """Reorders the elements of a literal from the order of its layout into row-major order.
 
     flat: the elements in the order of the literal's layout. shape: the literal's shape, with its layout. dimensions:
     the dimensions of the result.
@@ -85,7 +87,7 @@ def _compute_window(
     instruction: HloInstruction, operand: Array, starts: Sequence[Array], sizes: tuple[int, ...]
 ) -> tuple[slice, ...]:
     if any(start.ndim for start in starts):
-        raise NotCoveredError(f"{instruction.opcode} with start indices that are arrays")
+        raise NotCoveredError(f"{instruction.opcode} with arrays instead of scalars as start indices")
     if not len(starts) == len(sizes) == operand.ndim:
         raise ArtifactError(
             f"`{instruction.name}` has {len(starts)} start indices and {len(sizes)} slice sizes"
@@ -177,8 +179,8 @@ def _bitcast(instruction: HloInstruction, operands: tuple[Array, ...]) -> Any:
 
 
 def get_major_to_minor(shape: ShapeProto) -> list[int]:
-    """Returns an array's dimensions in the order of its layout, outermost in memory first; row-major if it has no
-    layout.
+    """Returns an array's dimensions in the order of its layout, outermost in memory first. An array without a layout is
+    row-major.
     """
     order = list(reversed(shape.layout.minor_to_major))
     return order if len(order) == len(shape.dimensions) else list(range(len(shape.dimensions)))

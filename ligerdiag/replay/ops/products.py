@@ -36,8 +36,9 @@ EXACT_IN_F64 = 2**53
 
 
 def compute_product_dtype(lhs: DType, rhs: DType, result: DType) -> DType:
-    """Returns the dtype in which a product is computed: f32, f64, c64 or c128; the result's dtype if there is no
-    float."""
+    """Returns the dtype in which a product is computed: f32, f64, c64 or c128. If both operands are integers, it is the
+    dtype of the result.
+    """
     dtypes = [np.dtype(np.float32) if d in NARROW_FLOATS else d for d in (lhs, rhs, result)]
     if all(d.kind in "biu" for d in dtypes):
         return result
@@ -78,8 +79,8 @@ def _group(array: Array, groups: Sequence[Sequence[int]]) -> Array:
 
 
 def choose_transposed(left: Array, right: Array, dtype: DType) -> tuple[bool, bool]:
-    """Returns, for each operand, whether BLAS gets its matrices transposed; it does if the operand is large and stored
-    transposed.
+    """Returns, for each of two operands, whether to pass its matrices to BLAS transposed. A large operand that is
+    stored transposed is passed so.
     """
     limit = LARGE_BESIDE_A_VECTOR if 1 in (left.shape[1], right.shape[2]) else LARGE
     first, second = (one.size * dtype.itemsize > limit and one.strides[1] < one.strides[2] for one in (left, right))
@@ -144,8 +145,8 @@ def multiply(left: Array, right: Array, dtype: DType) -> Array:
 
 
 def multiply_in_tf32(left: Array, right: Array, dtype: DType) -> Array:
-    """Returns the product that `multiply` returns, but with f32 operands rounded to TF32. Tensor cores round f32 operands
-    like this unless the program asks for more precision.
+    """Multiplies two stacks of matrices as `multiply` does, but rounds f32 operands to TF32 first. Tensor cores round
+    f32 operands in this way unless the program asks for more precision.
     """
     if dtype == np.float32:
         left, right = (
@@ -194,7 +195,7 @@ class _Epilogue:
 
 
 def parse_epilogue(name: str) -> _Epilogue:
-    """Parses XLA's name of an epilogue, such as `BIAS_GELU_AUX`. Raises NotCoveredError for an unknown one."""
+    """Parses XLA's name of an epilogue, such as `BIAS_GELU_AUX`. Raises NotCoveredError if the name is unknown."""
     adds_bias = name == "BIAS" or name.startswith("BIAS_")
     rest = name.removeprefix("BIAS").removeprefix("_") or "DEFAULT"
     has_auxiliary = rest == "GELU_AUX"
@@ -216,8 +217,9 @@ def _read_config(instruction: HloInstruction) -> Mapping[str, Any]:
 
 
 def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
-    """Evaluates a custom call of a cuBLAS product, with its epilogue. Returns D or, if the call's shape is a tuple, (D,
-    the activation's input if the epilogue keeps it, a workspace of zeros).
+    """Evaluates a custom call of a cuBLAS product with its epilogue. Returns D, the result of the product and the
+    epilogue. If the call's shape is a tuple, returns (D, the activation's input if the epilogue keeps it, a workspace
+    of zeros).
     """
     config = _read_config(instruction)
     epilogue = parse_epilogue(str(config.get("epilogue", "DEFAULT")))
@@ -241,7 +243,8 @@ def evaluate_gemm(instruction: HloInstruction, operands: tuple[Value, ...], scop
             total = total + arrays[-1].astype(wide)  # along the last dimensions
         if total.shape != get_dimensions(shapes[0]):
             raise ArtifactError(
-                f"`{instruction.name}` computes an array of shape {total.shape}, but declares {get_dimensions(shapes[0])}"
+                f"`{instruction.name}` computes an array of shape {total.shape}, but declares "
+                f"{get_dimensions(shapes[0])}"
             )
         results = [total.astype(dtype, copy=False)]
         if epilogue.activation is not None:

@@ -55,7 +55,7 @@ def _generate_philox(state: Array, dimensions: tuple[int, ...], itemsize: int) -
 
 
 def compute_philox(counter: Words, key: Words) -> Words:
-    """Returns four words of random bits: ten rounds of Philox4x32 on four words of counter and two of key."""
+    """Computes ten rounds of Philox4x32 and returns four words of random bits. counter: four words. key: two words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -85,7 +85,7 @@ def _generate_threefry(state: Array, dimensions: tuple[int, ...], itemsize: int)
 
 
 def compute_threefry(counter: Words, key: Words) -> Words:
-    """Returns two words of random bits: twenty rounds of Threefry2x32 on two words of counter and two of key."""
+    """Computes twenty rounds of Threefry2x32 and returns two words of random bits. counter, key: two words each."""
     keys = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     x0, x1 = counter[0] + keys[0], counter[1] + keys[1]
     for group in range(5):

@@ -66,8 +66,8 @@ class Reducer:
     """Whether the computation returns its second arguments, so that a scatter replaces the old elements."""
 
     def combine(self, first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, ...]:
-        """Combines arrays of one shape element by element, by evaluating the reducer's computation, without a NumPy
-        ufunc.
+        """Combines arrays of one shape element by element. It evaluates the reducer's computation and uses no ufunc of
+        NumPy.
         """
         shape = first[0].shape
         value = self.scope.call(self.computation, (*first, *second))
@@ -75,16 +75,17 @@ class Reducer:
         return tuple([np.broadcast_to(np.asarray(array), shape) for array in arrays])
 
     def is_neutral(self, inits: Sequence[Array]) -> bool:
-        """Returns whether the initial values stay the same when they are combined with each other. Padding that holds
-        the initial values then does not change the fold of a window.
+        """Returns whether the initial values, combined with themselves, stay the same. If so, padding with the initial
+        values does not change the fold of a window.
         """
         again = self.combine(inits, inits)
         return all(np.array_equal(a, b) for a, b in zip(again, inits, strict=True))
 
 
 def parse_reducer(computation: int, count: int, scope: Scope) -> Reducer:
-    """Returns the reducer whose computation has the id `computation`. count: number of arrays that are reduced
-    together.
+    """Returns the reducer whose computation has the id `computation`.
+
+    count: number of arrays that the reducer combines in one call.
     """
     callee = scope.module.computations[computation]
     root = callee.root
@@ -148,8 +149,9 @@ def compute_accumulator_dtype(ufunc: UFunc, dtype: DType) -> DType:
 def reduce_arrays(
     arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[int], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns the arrays, folded together over `dimensions` by the reducer. inits: for each array, the scalar from
-    which its fold starts.
+    """Folds the arrays over `dimensions` with the reducer and returns the results.
+
+    inits: for each array, the scalar from which its fold starts.
     """
     with np.errstate(all="ignore"):
         if reducer.ufuncs:
@@ -213,7 +215,10 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
     axis = instruction.proto.dimensions[0] if instruction.proto.dimensions else 0
     split = len(arrays) - carries
     if len(arrays) != len(operands) or split < 1 or any(axis >= array.ndim for array in arrays[:split]):
-        raise ArtifactError(f"`{instruction.name}` does not scan arrays along one of their dimensions")
+        raise ArtifactError(
+            f"`{instruction.name}` is a scan with a tuple as operand, without inputs, or along a dimension that an "
+            "input does not have"
+        )
     inputs, state = arrays[:split], list(arrays[split:])
     shapes = instruction.shape.tuple_shapes
     outputs: list[Array] = [np.empty(get_dimensions(s), get_dtype(s)) for s in shapes[: len(shapes) - carries]]
@@ -222,7 +227,9 @@ def _scan(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope
         slices = [np.take(array, step, axis) for array in inputs]
         results = scope.call(instruction.called_computations[0], (*slices, *state))
         if not isinstance(results, tuple) or len(results) != len(outputs) + carries:
-            raise ArtifactError(f"`{instruction.name}` calls a computation that does not return outputs and carries")
+            raise ArtifactError(
+                f"`{instruction.name}` calls a computation whose result is not a tuple of all outputs and carries"
+            )
         values = [np.asarray(result) for result in results]
         for output, value in zip(outputs, values, strict=False):
             output[(slice(None),) * axis + (step,)] = value
@@ -237,7 +244,9 @@ _FALSE = np.zeros((), np.bool_)
 
 
 def pad_base(array: Array, window: Window, fill: Array) -> Array:
-    """Returns the array, spread by the window's base dilation and padded with `fill`; negative padding crops."""
+    """Puts gaps between the elements of the array (the window's base dilation) and padding around it. Both are filled
+    with `fill`. Negative padding crops the array.
+    """
     for axis, dimension in enumerate(window.dimensions):
         step, low, high = dimension.base_dilation or 1, dimension.padding_low, dimension.padding_high
         if step == 1 and not low and not high:
@@ -252,10 +261,10 @@ def pad_base(array: Array, window: Window, fill: Array) -> Array:
 
 
 def iterate_window(window: Window, result: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Yields slices of the padded base, one tuple of slices for each position in a window, in row-major order.
+    """Yields a tuple of slices for each position within a window, in row-major order. The slices of a position select
+    the elements at this position of all windows from the padded array.
 
-    The slices of a position select, for each element of the result, the element at this position of its window. result:
-    shape of the result.
+    result: shape of the result, which has one element for each window.
     """
     sizes = [range(d.size) for d in window.dimensions]
     for offset in itertools.product(*sizes):
@@ -320,8 +329,8 @@ def _fold_running(arrays: tuple[Array, ...], axis: int, from_end: bool, reducer:
 def reduce_windows(
     arrays: tuple[Array, ...], inits: tuple[Array, ...], window: Window, result: tuple[int, ...], reducer: Reducer
 ) -> tuple[Array, ...]:
-    """Returns one fold per window, in arrays of shape `result`. Each fold starts from the initial values and ignores
-    padding.
+    """Folds each window of the arrays and returns the results, arrays of shape `result`. Each fold starts from the
+    initial values and ignores padding.
     """
     dtypes = [array.dtype for array in arrays]
     if reducer.ufuncs:
@@ -369,7 +378,7 @@ def evaluate_reduce_window(instruction: HloInstruction, operands: tuple[Value, .
 
 def check_window(instruction: HloInstruction, window: Window) -> None:
     if any(d.window_reversal for d in window.dimensions):
-        raise NotCoveredError(f"{instruction.opcode} over a reversed window")
+        raise NotCoveredError(f"{instruction.opcode} with a reversed window")
 
 
 WINDOWS: Mapping[str, Evaluate] = {

@@ -59,8 +59,8 @@ class _Product:
 
 @dataclass(slots=True, eq=False)
 class RememberedProducts:
-    """Computes matrix products and remembers the large ones: a remembered product is not computed again. All remembered
-    operands and results together take at most `limit` bytes.
+    """Computes matrix products and keeps the large ones, so that none of these is computed twice. All kept operands and
+    results together take at most `limit` bytes.
     """
 
     limit: int
@@ -75,8 +75,8 @@ class RememberedProducts:
     """The worth (see the module's docstring) of the product that was forgotten last."""
 
     def multiply(self, left: Array, right: Array, dtype: DType) -> Array:
-        """Returns the product of two stacks of matrices in this dtype. If it has been computed before, returns the
-        remembered array.
+        """Returns the product of two stacks of matrices in this dtype. A product that was computed before is not
+        computed again.
         """
         times = left.size * right.shape[2]
         if times < WORTHWHILE or times < WORTHWHILE_PER_BYTE * (left.nbytes + right.nbytes):

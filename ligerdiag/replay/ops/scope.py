@@ -1,8 +1,9 @@
-"""The types of replay's values, the cells that store them in program order, and the interface that opcodes get.
+"""Defines the types of replay's values, the cells that store them in program order, and the interface that opcodes get.
 
-A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell. Inside of a
-shard_map it may be in one cell per device (`Spread`). Such a cell may hold one device's part of an array from outside of the
-shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so arrays can be shared.
+A cell is the storage of one array, for values that a kernel may overwrite. Each array of a value is in one cell. Inside
+of a shard_map it may be in one cell per device (`Spread`). Such a cell may hold one device's part of an array from
+outside of the shard_map (`Shard`). An array is never overwritten in place: a write gives its cell another array, so
+arrays can be shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +23,13 @@ type Value = Array | tuple["Value", ...]
 
 
 class NotCoveredError(LigerdiagError):
-    """Raised for an operation that replay does not compute; the message names the operation, such as `convolution`."""
+    """Raised for an operation that replay does not compute. The message names the operation, such as `convolution`."""
 
     exit_code = 3
 
 
 class Scope(Protocol):
-    """Interface through which the function that computes an instruction uses the rest of the program: its module, its
-    device, and the computations that it calls.
-    """
+    """Gives the function that computes an opcode access to its module, its device, and the computations that it calls."""
 
     @property
     def module(self) -> HloModule:
@@ -85,7 +84,7 @@ class Cell:
 
 @dataclass(slots=True, eq=False)
 class Shard(Cell):
-    """The cell (storage of one array) for one device's part of an array that enters a shard_map."""
+    """A cell for one device's part of an array that enters a shard_map. A cell is the storage of one array."""
 
     whole: Cell
     """The cell of the array outside of the shard_map."""
@@ -97,8 +96,8 @@ class Shard(Cell):
     """
 
     def overwrite(self, array: Array) -> None:
-        """Replaces the contents of this device's part. If several devices hold the same part, only the first of them
-        also changes the array outside of the shard_map.
+        """Replaces the contents of this device's part. The array outside of the shard_map changes as well, but only
+        through the first of the devices that have this part.
         """
         self.array = array
         if self.is_first:
@@ -109,7 +108,7 @@ class Shard(Cell):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """One array of a value inside of a shard_map, in one cell per device."""
+    """An array inside of a shard_map, where each device has a cell of its own for it."""
 
     cells: tuple[Cell, ...]
     """The cell of each device, by partition id."""
@@ -126,7 +125,7 @@ def store(value: Value) -> Cells:
 
 
 def copy_cells(cells: Cells) -> Cells:
-    """Returns new cells that store the value of the given cells."""
+    """Copies the cells: returns new cells that store the same value."""
     match cells:
         case Cell():
             return Cell(cells.array)
@@ -137,38 +136,42 @@ def copy_cells(cells: Cells) -> Cells:
 
 
 def read_cells(cells: Cells) -> Value:
-    """Returns the value that the cells store. Raises ArtifactError if each device has a cell of its own."""
+    """Returns the value that the cells store. Raises ArtifactError for a `Spread`, where each device has a cell of its
+    own.
+    """
     match cells:
         case Cell():
             return cells.array
         case Spread():
-            raise ArtifactError("a value of a shard_map is used outside of it")
+            raise ArtifactError("a value from inside of a shard_map is used outside of it")
         case _:
             return tuple([read_cells(child) for child in cells])
 
 
 def list_cells(cells: Cells) -> list[Cell]:
-    """Returns the cells of the value's leaves in order. Raises ArtifactError for cells that are spread over devices."""
+    """Returns the cells of a value's arrays, in the order of its leaves. Raises ArtifactError for a `Spread`, where
+    each device has a cell of its own.
+    """
     match cells:
         case Cell():
             return [cells]
         case Spread():
-            raise ArtifactError("a value of a shard_map is used outside of it")
+            raise ArtifactError("a value from inside of a shard_map is used outside of it")
         case _:
             return [cell for child in cells for cell in list_cells(child)]
 
 
 def nest_cells(shape: ShapeProto, cells: list[Cell]) -> Cells:
-    """Returns cells, nested in tuples like the arrays of the shape. Takes these cells from the front of the list `cells`,
-    which it shortens.
-    """
+    """Takes the first cells of a list and nests them in tuples, as the shape nests its arrays. The list gets shorter."""
     if is_tuple(shape):
         return tuple([nest_cells(child, cells) for child in shape.tuple_shapes])
     return cells.pop(0)
 
 
 def count_devices(cells: Cells) -> int:
-    """Returns the largest number of devices over which an array of the value is spread; 0 if no array is spread."""
+    """Returns the largest number of devices over which an array of the value is spread. Returns 0 if no array is
+    spread.
+    """
     match cells:
         case Cell():
             return 0
@@ -179,7 +182,7 @@ def count_devices(cells: Cells) -> int:
 
 
 def pick_cells(cells: Cells, device: int) -> Cells:
-    """Returns the cells in which one device has a value's arrays; a cell that is not spread belongs to every device."""
+    """Returns the cells that hold a value on one device. A cell that is not spread belongs to every device."""
     match cells:
         case Cell():
             return cells
@@ -190,9 +193,10 @@ def pick_cells(cells: Cells, device: int) -> Cells:
 
 
 def spread_cells(devices: Sequence[Cells]) -> Cells:
-    """Returns the cells of all devices as one value; a cell that all devices share stays a single cell.
+    """Joins the cells that the devices have for one value. A cell that all devices share stays a single cell; different
+    cells become a `Spread`.
 
-    devices: for each device, its cells.
+    devices: for each device, its cells of the value.
     """
     first = devices[0]
     if isinstance(first, tuple):

@@ -21,9 +21,9 @@ from ligerdiag.replay.ops.scope import Array, Evaluate, NotCoveredError, Scope, 
 
 
 def compute_rank(values: Array, *, canonical: bool) -> Array:
-    """Returns integers that compare as the values do in the total order -NaN < -inf < -0 < 0 < inf < NaN.
+    """Returns integers that have the same order as the values: -NaN < -inf < -0 < 0 < inf < NaN.
 
-    canonical: both zeros are equal, and all NaN are equal and the largest, as when JAX sorts floats.
+    canonical: whether both zeros are equal, and all NaN are equal and larger than inf, as when JAX sorts floats.
     """
     if values.dtype.kind in "iu":
         return values
@@ -39,10 +39,10 @@ def compute_rank(values: Array, *, canonical: bool) -> Array:
 
 
 def compute_order(comparator: int, arrays: Sequence[Array], scope: Scope) -> Array:
-    """Returns, for each row, the positions of its elements in the comparator's order, as s64[.., n]; the order is
-    stable.
+    """Sorts each row by the comparator. Returns the positions of its elements in sorted order, as s64[.., n]. Equal
+    elements keep their order.
 
-    comparator: computation id. arrays: all [.., n]; the comparator gets an element of each.
+    comparator: id of a computation that compares two elements of each array. arrays: all of shape [.., n].
     """
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
     if not rows[0].size:
@@ -133,7 +133,9 @@ def evaluate_sort(instruction: HloInstruction, operands: tuple[Value, ...], scop
 
 
 def compute_top(values: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """Returns the k largest (or smallest) elements of the last dimension in the total order, and their positions, s64."""
+    """Returns the k largest or smallest elements of the last dimension, and their positions as s64. The order is that
+    of `compute_rank`.
+    """
     ranks = compute_rank(values, canonical=False)
     order = np.argsort(~ranks if largest else ranks, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(values, order, -1), order
@@ -151,12 +153,12 @@ ORDERING: Mapping[str, Evaluate] = {"sort": evaluate_sort, "topk": evaluate_topk
 def evaluate_topk_call(instruction: HloInstruction, operands: tuple[Value, ...], scope: Scope) -> Value:
     """Evaluates the custom call `TopK`: returns the largest elements of the last dimension, and their positions.
 
-    Only the direction of the comparator counts: it is a leftover of the instruction that became the call, and its dtype
-    may differ from the operand's.
+    The comparator of the call only says whether the largest or the smallest are wanted. Its dtype may differ from the
+    operand's, because XLA took the comparator from an older instruction.
     """
     for comparator in instruction.called_computations:
         if scope.module.computations[comparator].root.proto.comparison_direction != "GT":
-            raise NotCoveredError("the custom call TopK, if it asks for the smallest elements")
+            raise NotCoveredError("the custom call TopK for the smallest elements")
     shapes = instruction.shape.tuple_shapes
     if len(shapes) != 2:
         raise ArtifactError(
@@ -182,7 +184,7 @@ def evaluate_radix_sort(instruction: HloInstruction, operands: tuple[Value, ...]
     try:
         config: Any = json.loads(instruction.proto.backend_config or b"{}")
     except ValueError as error:
-        raise ArtifactError(f"the backend_config of `{instruction.name}` is no JSON") from error
+        raise ArtifactError(f"the backend_config of `{instruction.name}` is not JSON") from error
     arrays = [np.asarray(operand) for operand in operands]
     keys = arrays[0]
     if keys.dtype.kind not in "iub":

@@ -45,7 +45,8 @@ _WIDEST = 0.5
 
 
 def compute_tolerance(dtypes: Iterable[DType]) -> float:
-    """Returns the largest relative error, in norm, that rounding explains; 0 if there are no floating point values.
+    """Returns the largest relative error, in norm, that rounding explains. Returns 0 if there are no floating point
+    values.
 
     dtypes: the dtypes of the instructions that an output depends on. The narrowest floating point dtype decides, with
     eps the step above 1:
@@ -90,9 +91,11 @@ type Block = tuple[Array, Array, Array]
 def compare_output(
     actual: Array, intended: Array, stale: Array, *, tolerance: float, rows: bool = False
 ) -> OutputNumbers:
-    """Returns the errors and the attribution of one output. Raises ArtifactError if shapes differ.
+    """Compares an output's actual values with the intended and the stale ones, and returns the errors and the
+    attribution. Raises ArtifactError if the shapes differ.
 
-    tolerance: as `compute_tolerance` returns it; 0 is used for integers and booleans. rows: count fresh and stale rows.
+    tolerance: as `compute_tolerance` returns it; 0 is used for integers and booleans. rows: whether to count fresh and
+    stale rows.
     """
     if not actual.shape == intended.shape == stale.shape:
         raise ArtifactError(
@@ -164,16 +167,16 @@ def _find_worst(actual: Array, intended: Array) -> WorstElement | None:
 
 
 def compute_error(actual: Array, intended: Array) -> float:
-    """Returns ||actual - intended|| / ||intended||. Raises ArtifactError if shapes differ.
+    """Returns ||actual - intended|| / ||intended||. Raises ArtifactError if the shapes differ.
 
-    If ||intended|| is 0, the result is the absolute norm; for integers, it is the share of elements that differ; NaN if
-    either array is not finite.
+    If ||intended|| is 0, returns ||actual||. For integers, returns the share of elements that differ. If either array
+    is not finite, returns NaN.
     """
     return compare_output(actual, intended, intended, tolerance=math.inf).error
 
 
 def rank_error(error: float) -> float:
-    """Returns a relative error as a sort key: NaN, the error of values that are not finite, ranks as infinite."""
+    """Returns a sort key for a relative error. NaN, the error of values that are not finite, ranks as infinite."""
     return math.inf if math.isnan(error) else error
 
 
@@ -255,8 +258,8 @@ class _Views:
         self._exponent = 0 if self.exact else -self._find_exponent()
 
     def iterate_blocks(self) -> Iterator[tuple[int, Block]]:
-        """Yields (number of the first row, block) until all elements are covered. A block has whole rows, or a part of
-        one long row.
+        """Divides all elements into blocks and yields (number of the block's first row, block). A block has whole rows,
+        or a part of one long row.
         """
         if not self.size:
             return

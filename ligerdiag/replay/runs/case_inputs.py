@@ -23,9 +23,9 @@ them would take longer than compiling saves.
 
 
 def compute_case_inputs(case: Case) -> CaseInputs:
-    """Draws the case's arguments and returns them with the case's reference, a function that computes the outputs
-    independently. The reference runs only when its outputs are first needed. Raises LigerdiagError if the arguments
-    cannot be drawn.
+    """Draws the case's arguments and returns them with the outputs of the case's reference. A reference is a function
+    that computes the outputs independently. It runs only when its outputs are first needed. Raises LigerdiagError if
+    the arguments cannot be drawn.
     """
     arguments = draw_arguments(case)
     return CaseInputs(
@@ -35,13 +35,16 @@ def compute_case_inputs(case: Case) -> CaseInputs:
 
 
 def draw_arrays(case: Case, draw: int = 0) -> tuple[Array, ...]:
-    """Draws the case's arguments and returns their leaves. draw: number of the set of random arguments; a replay uses 0."""
+    """Draws the case's arguments and returns their leaves.
+
+    draw: number of the set of random arguments; a replay uses 0.
+    """
     return _flatten(draw_arguments(case, draw))
 
 
 def draw_mirrored(case: Case) -> tuple[Array, ...]:
-    """Draws the case's arguments, with the opposite sign where they are normally distributed, and returns their leaves.
-    A branch on the sign of a sum then goes the other way.
+    """Draws the case's arguments, flips the sign of the normally distributed ones, and returns their leaves. A branch
+    on the sign of a sum then takes the opposite side.
     """
     mirrored = jax.tree.map(_mirror, case.args, is_leaf=lambda leaf: isinstance(leaf, Arg))
     return _flatten(draw_arguments(replace(case, args=mirrored)))
@@ -55,8 +58,8 @@ def _mirror(arg: Arg) -> Arg:
 
 
 def compute_reference(case: Case, draw: int = 0) -> Mapping[str, Array]:
-    """Runs the case's reference function on one set of random arguments, with matrix products in full precision, and
-    returns its outputs by name. draw: number of this set.
+    """Runs the case's reference function on one set of random arguments and returns its outputs by name. Matrix
+    products have full precision. draw: number of the set of arguments.
     """
     return _run_reference(case, draw_arguments(case, draw))
 
@@ -74,7 +77,7 @@ def _run_reference(case: Case, arguments: tuple[Any, ...]) -> Mapping[str, Array
             lowered = library.jit(case.reference).lower(*arguments)
         except Exception as fault:
             hint = ", perhaps because it runs without a mesh (write it without shards)" if case.mesh else ""
-            raise LigerdiagError(f"the reference raises{hint}: {describe_fault(fault)}") from fault
+            raise LigerdiagError(f"the case's reference function raises{hint}: {describe_fault(fault)}") from fault
         compiled = lowered.compile(compiler_options=_QUICK_COMPILE if elements < _MANY_ELEMENTS else None)
         results = compiled(*arguments)
     return dict(zip(compute_output_names(results), map(read_numbers, jax.tree.leaves(results)), strict=True))

@@ -59,7 +59,7 @@ from ligerdiag.replay.runs.shards import check_replicas, find_other_copies, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The inputs and outputs of a program, and their placement on devices."""
+    """The inputs and outputs of a program, and how they are placed on devices."""
 
     inputs: tuple[str, ...]
     """Names of the inputs, in the order of `input_placements`."""
@@ -111,7 +111,7 @@ class CaseRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaseInputs:
-    """The arguments of a case, and the outputs of its reference; cases with equal arguments and references share one
+    """The arguments of a case, and the outputs of its reference. Cases with equal arguments and references share this
     object.
     """
 
@@ -134,12 +134,12 @@ def replay_case(
     orders: int = 0,
     orders_seconds: float = inf,
 ) -> Replay:
-    """Replays the artifact of a case, which is the directory with the results of its compile. Returns the record of the
-    replay, which names an operation if replay does not cover it.
+    """Replays a case from its artifact, the directory with the results of its compile. Returns the record of the
+    replay. If replay does not cover an operation, the record names it.
 
-    rows: count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then ignored,
-    because it computes the whole program. modules: see `KernelRunner`. orders: number of other legal orders of its
-    instructions in which the schedule runs, too; none begins after `orders_seconds`. Raises LigerdiagError if the
+    rows: whether to count fresh and stale rows. cut: names of the program's loops to cut short; the reference is then
+    ignored, because it computes the whole program. modules: see `KernelRunner`. orders: number of further legal orders
+    of its instructions in which the schedule runs; none begins after `orders_seconds`. Raises LigerdiagError if the
     artifact cannot be read or its modules cannot run at all.
     """
     started = perf_counter()
@@ -177,14 +177,14 @@ def replay_case(
 
 
 def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Programs:
-    """Reads the program and the schedule of an artifact. Raises ArtifactError if they cannot be read or are
-    inconsistent, and NotCoveredError if replay cannot run them.
+    """Reads the program and the schedule of an artifact. Raises ArtifactError if they cannot be read or contradict each
+    other, and NotCoveredError if replay cannot run them.
 
-    checks_buffers: whether to refuse a buffer assignment that contradicts its module; only the program can be run with
-    such an assignment.
+    checks_buffers: whether to refuse a buffer assignment that contradicts the schedule. False is for callers that only
+    run the program.
     """
     if not artifact.as_written.stat().st_size:
-        raise NotCoveredError("a program that jaxlib could not translate as written to HLO")
+        raise NotCoveredError("a program that jaxlib could not translate to HLO")
     program, _ = load_hlo(artifact.as_written)
     optimized, buffers = load_hlo(artifact.optimized)
     if buffers is None or not optimized.is_scheduled:
@@ -199,7 +199,9 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
             raise NotCoveredError("a program that has ordered effects, or whose constants are hoisted to arguments")
     where = artifact.provenance
     if len(where.output_placements) != len(where.outputs):
-        raise NotCoveredError("a program whose output placements this version of XLA does not report")
+        raise NotCoveredError(
+            "a program for which this version of XLA does not report how the outputs are placed on devices"
+        )
     signature = Signature(
         inputs=where.inputs,
         outputs=where.outputs,
@@ -214,8 +216,8 @@ def load_programs(artifact: Artifact, *, checks_buffers: bool = True) -> Program
 def run_schedule(
     schedule: ScheduleRunner, signature: Signature, shards: Sequence[Sequence[Array]]
 ) -> Mapping[str, Outputs]:
-    """Runs the schedule and returns the arrays of each output by its name: the whole array, then one more whole array for
-    each device whose copy differs in bits.
+    """Runs the schedule and returns the arrays of each output by name. The first is the whole output; one more whole
+    array follows for each device whose copy differs in bits.
 
     shards: each device's shards of the inputs.
     """
@@ -228,7 +230,10 @@ def run_schedule(
 
 
 def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tuple[Array, ...]]:
-    """Returns, for each device, its shards of the arguments. arguments: whole arrays, one for each input in order."""
+    """Splits the arguments into each device's shards and returns the shards device by device.
+
+    arguments: whole arrays, one for each input in order.
+    """
     return [
         tuple([take_shard(a, p, device) for a, p in zip(arguments, signature.input_placements, strict=True)])
         for device in range(signature.devices)
@@ -236,8 +241,8 @@ def split_arguments(signature: Signature, arguments: Sequence[Array]) -> list[tu
 
 
 def compute_tolerances(programs: Programs, outputs: Mapping[str, Array]) -> dict[str, float]:
-    """Maps the name of each output to the relative error that rounding explains, judged by the narrowest dtype of the
-    program and the output.
+    """Returns, for each output by name, the relative error that rounding explains. The narrowest dtype of the program
+    and the output decides.
     """
     dtypes = {
         get_dtype(i.shape)
@@ -258,7 +263,8 @@ def try_other_orders(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> OrderNumbers:
-    """Runs the schedule in `count` other legal orders (see `runs.orders`) and returns the outputs whose values change.
+    """Runs the schedule in `count` further legal orders (see `runs.orders`) and returns the outputs whose values
+    change.
 
     seconds: time after which no new order begins. If replay does not cover the schedule, the result says so.
     """
@@ -285,8 +291,9 @@ def replay_programs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> CaseRuns:
-    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
-    the schedule; returns the outputs of all three. Raises NotCoveredError.
+    """Runs the program in program order and in isolated memory, and runs the schedule. Returns the outputs of all three
+    runs. In isolated memory, kernels leave their operands unchanged. Raises NotCoveredError if replay does not cover an
+    operation.
 
     arguments: whole arrays, one for each input of the program in order.
     """
@@ -327,8 +334,8 @@ def run_program_order(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Returns the outputs of program order by name, once with kernels that write, once with kernels that leave their
-    operands unchanged. Raises NotCoveredError.
+    """Runs the program in program order twice, the second time with kernels that leave their operands unchanged.
+    Returns the outputs of both runs by name. Raises NotCoveredError if replay does not cover an operation.
 
     arguments: whole arrays, one for each input of the program in order.
     """
@@ -353,10 +360,12 @@ def compare_runs(
     cuts: Cuts = NO_CUTS,
     multiply: Multiply = multiply,
 ) -> tuple[Replay, Mapping[str, Array]]:
-    """Runs the program in program order, again with kernels that leave their operands unchanged (isolated memory), and
-    the schedule, and compares their outputs. Raises NotCoveredError.
+    """Runs the program in program order and in isolated memory, runs the schedule, and compares the outputs. In
+    isolated memory, kernels leave their operands unchanged. Raises NotCoveredError if replay does not cover an
+    operation.
 
-    Returns (the record of the replay, the outputs of program order by name). rows: count fresh and stale rows.
+    Returns (the record of the replay, the outputs of program order by name). rows: whether to count fresh and stale
+    rows.
     """
     setup = _Setup(programs=programs, arguments=arguments, runner=runner, cuts=cuts, multiply=multiply)
     runs = replay_programs(programs, arguments, runner, cuts, multiply)
@@ -433,14 +442,14 @@ class _Setup:
         return run_schedule(schedule, programs.signature, split_arguments(programs.signature, self.arguments))
 
     def run_isolated(self) -> Mapping[str, Outputs]:
-        """Runs the schedule on its own bytes, with kernels that leave their operands unchanged; returns its outputs by
+        """Runs the schedule on its own bytes with kernels that leave their operands unchanged. Returns its outputs by
         name.
         """
         return self.run_schedule_with(IsolatedKernels(self.runner))
 
     def measure_rounding(self, intended: Mapping[str, Array], tolerances: Mapping[str, float]) -> dict[str, float]:
-        """Returns the tolerances, widened if the roundings of program order exceed them; see
-        `rounding.measure_rounding`.
+        """Returns the tolerance of each output by name. A tolerance grows if the roundings of program order exceed it;
+        see `rounding.measure_rounding`.
         """
         devices = self.programs.signature.devices
         return measure_rounding(
@@ -564,7 +573,9 @@ def _get_badness(numbers: OutputNumbers) -> float:
 def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: Mapping[str, Array]) -> Replay:
     missing = intended.keys() - reference.keys()
     if missing:
-        raise LigerdiagError(f"the reference does not return {', '.join(f'`{name}`' for name in sorted(missing))}")
+        raise LigerdiagError(
+            f"the case's reference does not return the output {', '.join(f'`{name}`' for name in sorted(missing))}"
+        )
     errors: dict[str, float] = {}
     tolerances: dict[str, float] = {}
     outputs: dict[str, OutputNumbers] = {}
@@ -572,7 +583,7 @@ def _judge_reference(record: Replay, intended: Mapping[str, Array], reference: M
         wanted = np.asarray(reference[name])
         if wanted.shape != intended[name].shape:
             shapes = f"{list(wanted.shape)}, but that of the program has {list(intended[name].shape)}"
-            raise LigerdiagError(f"the reference's output `{name}` has the shape {shapes}")
+            raise LigerdiagError(f"the output `{name}` of the case's reference has the shape {shapes}")
         error = compute_error(intended[name], wanted)
         if isnan(error) and _is_finite(wanted):
             error = inf  # program order is not finite, but the reference is
@@ -622,8 +633,8 @@ causes, because the reference is rounded, too.
 
 
 def count_changed(before: Sequence[Array], after: Sequence[Array]) -> tuple[int, int]:
-    """Returns (the number of elements that differ in at least one bit between the arrays before and after, the number of
-    all elements).
+    """Compares the arrays before and after bit by bit. Returns (the number of elements that differ, the number of all
+    elements).
     """
     changed = total = 0
     for old, new in zip(before, after, strict=True):

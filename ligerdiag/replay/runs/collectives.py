@@ -37,13 +37,13 @@ _OPERANDS_FIRST = having(Trait.STARTS_WITH_OPERANDS)
 
 
 def exchange(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]], call: Call) -> list[Value]:
-    """Returns the result of a collective on each device; `operands[d]` are device d's operand values, which stay
+    """Returns the result of a collective on each device. `operands[d]` are the operand values of device d, which stay
     unchanged.
 
     call: evaluates the reducer (computation id, arguments) element by element.
 
     Raises:
-        NotCoveredError: for an opcode outside of COLLECTIVES, or a variant of one that this file does not cover.
+        NotCoveredError: for an opcode outside of COLLECTIVES, or a variant of a collective that this file does not cover.
         ArtifactError: if the groups do not fit the devices, or the operands do not fit the groups.
     """
     if instruction.opcode not in COLLECTIVES:
@@ -78,7 +78,7 @@ def _transpose(instruction: HloInstruction, operands: Sequence[tuple[Value, ...]
     for number in range(len(instruction.operands)):
         column = [values[number] for values in operands]
         if any(isinstance(value, tuple) for value in column):
-            raise NotCoveredError(f"{instruction.opcode} with a tuple as an operand")
+            raise NotCoveredError(f"{instruction.opcode} with a tuple as operand")
         columns.append(cast(Column, column))
     if not columns:
         raise ArtifactError(f"`{instruction.name}` ({instruction.opcode}) has no operands")
@@ -112,7 +112,8 @@ def _reduce(instruction: HloInstruction, column: Column, groups: Groups, call: C
     """
     if len(instruction.called_computations) != 1:
         raise ArtifactError(
-            f"`{instruction.name}` needs one computation to reduce by but calls {len(instruction.called_computations)}"
+            f"`{instruction.name}` calls {len(instruction.called_computations)} computations, but a reduction needs "
+            "exactly one"
         )
     results = list(column)
     for group in groups:
@@ -179,11 +180,11 @@ def _permute(instruction: HloInstruction, column: Column) -> Column:
     results: Column = [np.zeros_like(value) for value in column]
     targets = [target for _, target in pairs]
     if len(set(targets)) != len(targets):
-        raise ArtifactError(f"`{instruction.name}` sends to one device twice")
+        raise ArtifactError(f"`{instruction.name}` sends twice to the same device")
     for source, target in pairs:
         if max(source, target) >= len(column):
             raise NotCoveredError(
-                f"a collective with device {max(source, target)} in a program for {len(column)} devices"
+                f"a collective that names device {max(source, target)} in a program for devices 0 to {len(column) - 1}"
             )
         results[target] = column[source]
     return results
@@ -213,6 +214,7 @@ def _get_dimension(instruction: HloInstruction, value: Array) -> int:
     dimensions = instruction.proto.dimensions
     if len(dimensions) != 1 or not 0 <= dimensions[0] < value.ndim:
         raise ArtifactError(
-            f"`{instruction.name}` needs one dimension of an array of rank {value.ndim} but names {list(dimensions)}"
+            f"`{instruction.name}` names the dimensions {list(dimensions)}, but needs exactly one of an array of rank "
+            f"{value.ndim}"
         )
     return dimensions[0]

@@ -50,7 +50,7 @@ ATOMIC_ROUNDING = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRaces:
-    """The differences in a launch's results when its programs run in other orders."""
+    """The differences in a launch's results when the programs of its grid run in other orders."""
 
     racing: Mapping[int, float] = field(default_factory=dict[int, float])
     """Maps the number of an operand that is overwritten in place to the relative difference that its race makes in the
@@ -67,15 +67,16 @@ class GridRaces:
 
     @property
     def largest(self) -> float:
-        """Returns the largest relative difference in any buffer, also if an operand in `racing` explains this difference."""
+        """Returns the largest relative difference in any buffer, whether or not an operand in `racing` explains it."""
         return max((self.order, *self.racing.values()))
 
 
 def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *, crossed: bool = False) -> GridOptions:
-    """Returns the options of a concurrent run, with the programs that meet (touch the same bytes) in one batch.
+    """Returns the options that run all programs of a launch concurrently. Programs that touch the same bytes are put
+    first, so that they run side by side.
 
-    programs: number of programs of the launch. crossed: if several programs store to the same bytes, the first
-    program's store comes last.
+    meetings: pairs of programs that touch the same bytes. programs: number of programs of the launch. crossed: whether
+    the first program's store comes last if several programs store to the same bytes.
     """
     first = dict.fromkeys(number for one in meetings for number in (one.writer, one.other))
     order = (*first, *(number for number in range(programs) if number not in first)) if first else None
@@ -86,7 +87,7 @@ def make_concurrent_options(meetings: Sequence[ProgramMeeting], programs: int, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableLaunch:
-    """One launch that has run from the first program to the last, with the data to run it again."""
+    """A launch that has run once, from its first program to its last. It has all that is needed to run it again."""
 
     launch: Launch
     operands: int
@@ -102,8 +103,8 @@ class RepeatableLaunch:
     """A function that prepares buffers for a run of the launch: it zeroes some of them and fills others with a canary."""
 
     def compare(self, options: GridOptions) -> list[float]:
-        """Runs the launch again with these options; returns the relative difference of each buffer from the first run.
-        Raises NotCoveredError.
+        """Runs the launch again with these options. Returns, for each buffer, the relative difference from the first
+        run. Raises NotCoveredError if a program waits for another program.
         """
         again = copy_buffers(self.before)
         self.prepare(again)
@@ -121,8 +122,8 @@ class RepeatableLaunch:
 def find_grid_races(launched: RepeatableLaunch, *, all_ways: bool) -> GridRaces:
     """Runs the launch in other orders of its programs and returns the differences.
 
-    all_ways: also run it with separate bytes for operands and outputs, and in another order if it is unknown whether
-    programs touch the same bytes.
+    all_ways: whether to run the launch also with separate bytes for operands and outputs, and in another order even if
+    it is unknown whether programs touch the same bytes.
     """
     ran, races = launched.ran, GridRaces()
     if ran.meeting is not None or launched.ordered_atomics or (all_ways and not ran.meetings_known):
@@ -174,10 +175,10 @@ def _explain(launched: RepeatableLaunch, differences: Sequence[float]) -> GridRa
 
 
 def copy_unshared(launch: Launch, before: Sequence[Array], operands: int) -> tuple[Array, ...]:
-    """Returns copies of the buffers in which no output shares bytes with an operand.
+    """Copies the buffers in such a way that no output shares bytes with an operand.
 
-    Bytes that the launcher zeroes in a shared buffer are zeroed in the operand's copy; zeroing them in the output's copy
-    is left to `Watch.prepare`. operands: the number of operands, which come first in `before`.
+    Bytes that the launcher zeroes in a shared buffer are zeroed in the operand's copy. `Watch.prepare` zeroes them in
+    the output's copy. operands: the number of operands, which come first in `before`.
     """
     unshared = (*copy_buffers(before[:operands]), *copy_buffers(before[operands:]))
     for number, size in launch.zeroed:
@@ -221,12 +222,12 @@ def _is_met(buffers: Sequence[Array], operand: int, meeting: ProgramMeeting) -> 
 
 
 def compute_difference(one: Array, other: Array, atomics: bool) -> float:
-    """Returns ||one - other|| divided by the larger of the norms of `one` and `other`, in f64; 1 if a difference is not
-    finite, 0 if all bits agree.
+    """Returns ||one - other|| divided by the larger of the norms of `one` and `other`, in f64. Returns 0 if all bits
+    agree. Returns 1 if a difference is not finite.
 
-    The norms of integers cover only the elements that differ. Before a launch its outputs are filled with a bit pattern that
-    is a large integer (see `Watch.prepare`): the elements that stay unwritten would make the norms so large that a real
-    difference seems small. And each difference of integers counts in full, because no rounding explains it.
+    The norms of integers cover only the elements that differ. Before a launch its outputs are filled with a bit pattern
+    that is a large integer (see `Watch.prepare`): the elements that stay unwritten would make the norms so large that a
+    real difference seems small. And each difference of integers counts in full, because no rounding explains it.
 
     atomics: whether the launch used atomic operations; the result is then 0 if another order of atomic additions
     explains the difference.

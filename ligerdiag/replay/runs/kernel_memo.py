@@ -1,5 +1,5 @@
-"""Two kernel runners, each of which runs kernels through a further runner. `RememberedKernels` remembers the results of
-launches; `IsolatedKernels` undoes their hidden writes.
+"""Defines two kernel runners, which run kernels through another runner. `RememberedKernels` keeps the results of
+launches; `IsolatedKernels` undoes the kernels' hidden writes.
 
 The three runs of a replay launch the same kernels, mostly on the same numbers, and running them is the most expensive
 part of a replay. So the results of a launch are kept, up to a limit of bytes, under a digest of its inputs: payload,
@@ -32,8 +32,8 @@ WORTHWHILE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class RememberedKernels:
-    """Runs kernels through another runner, and remembers the results of the launches, at most `limit` bytes. A launch
-    whose results are remembered does not run again.
+    """Keeps the results of kernel launches, so that an equal launch does not run again. `runner` runs all other
+    launches.
     """
 
     runner: Kernels
@@ -48,15 +48,13 @@ class RememberedKernels:
     _size: int = 0
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, or fills the buffers with the results of an equal launch that is remembered; see
-        `Kernels.launch`.
-        """
+        """Runs the kernel, or fills the buffers with the kept results of an equal launch. See `Kernels.launch`."""
         buffers = (*operands, *outputs)
         if sum(buffer.nbytes for buffer in buffers) < WORTHWHILE:
             self.runner.launch(call, operands, outputs, watched=watched)
@@ -88,20 +86,20 @@ class RememberedKernels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedKernels:
-    """Runs kernels through another runner, without recording observations. Then undoes the hidden writes: it restores the
-    operands that share no bytes with an output.
+    """Runs kernels through `runner` and undoes their hidden writes. After a launch it restores the operands that share
+    no bytes with an output. It records no observations.
     """
 
     runner: Kernels
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, then restores each operand that shares no bytes with an output; see `Kernels.launch`."""
+        """Runs the kernel, then restores each operand that shares no bytes with an output. See `Kernels.launch`."""
         hidden = [one for one in operands if not any(do_share(one, output) for output in outputs)]
         before = copy_buffers(hidden)
         self.runner.launch(call, operands, outputs, watched=False)

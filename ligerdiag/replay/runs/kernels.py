@@ -51,7 +51,7 @@ in every float type of two or more bytes, with a payload that no computation mak
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watch:
-    """One launch under observation, with the outputs that are searched for unwritten elements."""
+    """A launch whose outputs are checked for elements that the kernel leaves unwritten."""
 
     launch: Launch
     operands: int
@@ -61,10 +61,10 @@ class Watch:
     """
 
     def prepare(self, buffers: Sequence[Array], *, other: bool = False) -> None:
-        """Zeroes the buffers that the launcher zeroes, and fills the watched outputs with a canary, which marks
-        unwritten elements.
+        """Zeroes the buffers that the launcher zeroes, and fills the checked outputs with a canary. The canary marks
+        elements that are not yet written.
 
-        other: use the second canary, which is the first with all bits inverted.
+        other: whether to use the second canary, which is the first with all bits inverted.
         """
         self.launch.zero(buffers)
         for output in self.watched_outputs:
@@ -72,15 +72,15 @@ class Watch:
             bits[...] = _make_canary(bits, other)
 
     def list_tracked(self) -> frozenset[int]:
-        """Returns the numbers of the kernel's arguments that are watched outputs and that the kernel may read."""
+        """Returns the numbers of the kernel's arguments that are checked outputs and that the kernel may also read."""
         watched = {self.operands + output for output in self.watched_outputs}
         reading = self.launch.list_reading() if watched else ()
         return frozenset(argument for argument in reading if self.launch.arguments[argument] in watched)
 
     def find_unwritten(self, buffers: Sequence[Array], *, other: bool = False) -> Mapping[int, Array]:
-        """Maps the number of each watched output that has unwritten elements to a mask of these elements. They still hold
-        the canary, which is the bit pattern that marks unwritten elements. Outputs are numbered from 0, apart from the
-        operands.
+        """Finds the elements of the checked outputs that the kernel left unwritten, because they still hold the canary.
+        Returns a mask of these elements for each output that has any, by the output's number. The first output has
+        number 0.
 
         other: whether the outputs were filled with the second canary.
         """
@@ -94,8 +94,8 @@ class Watch:
 
 
 def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Array]) -> Watch:
-    """Returns the launch under observation: it watches the outputs that the launcher does not zero and that share no
-    bytes with another buffer.
+    """Returns a `Watch` of the launch. It checks the outputs that the launcher does not zero and that share no bytes
+    with another buffer.
     """
     buffers = (*operands, *outputs)
     zeroed = {number - len(operands) for number, _ in launch.zeroed}
@@ -110,9 +110,9 @@ def make_watch(launch: Launch, operands: Sequence[Array], outputs: Sequence[Arra
 
 
 def needs_confirmation(output: Array) -> bool:
-    """Returns whether a kernel may itself compute the canary, the bit pattern that marks unwritten elements, as an
-    element of this output. It may in integers of one or two bytes and in f8; an element with the canary then need not
-    be unwritten.
+    """Returns whether the kernel itself may compute the canary as an element of this output. The canary is the bit
+    pattern of unwritten elements. A kernel may compute it in integers of one or two bytes and in f8. A second run with
+    another canary then shows whether the element was written.
     """
     if output.dtype == np.bool_:
         return False
@@ -120,8 +120,8 @@ def needs_confirmation(output: Array) -> bool:
 
 
 def restore_booleans(buffers: Sequence[Array]) -> None:
-    """Replaces canaries (bit patterns that mark unwritten elements) in arrays of booleans by true, because NumPy relies
-    on bytes of 0 and 1.
+    """Replaces canaries in arrays of booleans by true, because NumPy expects each byte to be 0 or 1. A canary is a bit
+    pattern that marks unwritten elements.
     """
     for buffer in buffers:
         if buffer.dtype == np.bool_:
@@ -184,10 +184,10 @@ _NO_OBSERVATIONS = _Observations(kernel="", operands=0)
 class KernelRunner:
     """Runs the kernels of custom calls and records observations of their launches.
 
-    check_seconds: look for races in launches that are estimated to take at most this many seconds, and in longer
-    launches whose programs touch the same bytes. checks: look for races in at most this many launches of each call.
-    modules: maps the sha256 of a kernel's Triton IR to a file with its operations, if another version of Triton has
-    parsed the IR; ligerdiag's own Triton parses all other kernels.
+    check_seconds: a launch is checked for races if it is estimated to take at most this many seconds, or if its
+    programs touch the same bytes. checks: at most this many launches of each call are checked for races. modules: maps
+    the sha256 of a kernel's Triton IR to a file with its operations, if another version of Triton has parsed the IR;
+    ligerdiag's own Triton parses all other kernels.
     """
 
     def __init__(
@@ -211,10 +211,11 @@ class KernelRunner:
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the call's kernel on these bytes: flat contiguous arrays in the order of the call's buffers.
+        """Runs the call's kernel on these bytes: flat contiguous arrays in the order of the call's buffers. Operands
+        and outputs may share memory, and the kernel overwrites both.
 
-        Operands and outputs may share memory, and the kernel overwrites both. watched: record observations, which
-        `numbers` returns. Raises NotCoveredError.
+        watched: whether to record observations, which `numbers` returns. Raises NotCoveredError if replay cannot run
+        the kernel.
         """
         buffers = (*operands, *outputs)
         launch, *others = self._find_launches(call, len(buffers))
@@ -295,21 +296,20 @@ class KernelRunner:
         )
 
     def is_reading_unwritten(self, call: HloInstruction) -> bool:
-        """Returns whether a launch of the call read unwritten bytes of its outputs or left elements of them unwritten.
-
-        Launches of calls in other modules with the same payload count, too.
+        """Returns whether a launch of the call read unwritten bytes of its outputs, or left some unwritten. Launches of
+        the same payload in another module count as well.
         """
         return compute_payload_key(call) in self._reading
 
     def launch_otherwise(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], tried: OrderTried | None
     ) -> None:
-        """Runs the call's kernel like `launch`, but in another way, and records no observations. Raises
-        NotCoveredError.
+        """Runs the call's kernel with its programs in another order, or on other memory, and records no observations.
+        Raises NotCoveredError if replay cannot run the kernel.
 
-        tried: the order in which the programs of its grid run, or separate bytes for its outputs (see `OrderTried`). If
-        it is None, the programs run in the usual order, and the outputs hold the second canary (see `Watch.prepare`)
-        beforehand.
+        tried: the order of the programs of the kernel's grid, or separate bytes for the outputs (see `OrderTried`). If
+        `tried` is None, the programs run in the usual order on outputs that hold the second canary (see
+        `Watch.prepare`).
         """
         buffers = (*operands, *outputs)
         launch, *_ = self._find_launches(call, len(buffers))

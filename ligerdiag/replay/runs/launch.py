@@ -61,7 +61,9 @@ class Launch:
         return prod(self.grid)
 
     def run(self, buffers: Sequence[Array], options: GridOptions) -> GridOutcome:
-        """Runs the kernel on flat buffers, operands first, then outputs, and overwrites them. Raises NotCoveredError."""
+        """Runs the kernel on flat buffers and overwrites them. The operands come first, then the outputs. Raises
+        NotCoveredError if the kernel has an operation that replay does not cover.
+        """
         if not self.module.functions:
             return _NO_PROGRAMS
         arguments = [buffers[one] if type(one) is int else one for one in self.arguments]
@@ -71,7 +73,7 @@ class Launch:
             raise NotCoveredError(f"kernel `{self.kernel}`: {error}") from error
 
     def list_reading(self) -> tuple[int, ...]:
-        """Returns the numbers of the kernel's arguments that are buffers and that the kernel may read."""
+        """Returns the numbers of the kernel's buffer arguments that the kernel may read."""
         if not self.module.functions:
             return ()
         return tuple(
@@ -96,14 +98,16 @@ _ALLOCATES = Launch(
 
 
 def compute_payload_key(call: HloInstruction) -> str:
-    """Returns a hash of a kernel call's target and payload; calls with equal hashes launch the same kernel in the same
+    """Returns a hash of a kernel call's target and payload. Calls with equal hashes launch the same kernel in the same
     way.
     """
     return sha256(call.proto.custom_call_target.encode() + b"\0" + call.proto.backend_config).hexdigest()
 
 
 def list_modules(program: HloModule) -> tuple[bytes, ...]:
-    """Returns the Triton IR of all kernels that the program calls, each once; skips calls whose payload cannot be read."""
+    """Returns the Triton IR of each kernel that the program calls, without duplicates. A call whose payload cannot be
+    read is skipped.
+    """
     found: dict[bytes, None] = {}
     for _, call in program.iterate_custom_calls():
         with suppress(ArtifactError):
@@ -113,7 +117,8 @@ def list_modules(program: HloModule) -> tuple[bytes, ...]:
 
 
 def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path]) -> tuple[Launch, ...]:
-    """Returns the launches of a kernel call, one for each configuration of an autotuned kernel. Raises NotCoveredError.
+    """Returns the launches of a kernel call: one, or one for each configuration of an autotuned kernel. Raises
+    NotCoveredError if replay cannot run one of them.
 
     buffers: number of the call's operands and outputs. modules: see `KernelRunner`.
     """
@@ -131,7 +136,9 @@ def read_launches(call: HloInstruction, buffers: int, modules: Mapping[str, Path
 
 
 def count_programs(call: HloInstruction) -> int:
-    """Returns the number of programs that a kernel call launches, the largest over its configurations; 1 if unknown."""
+    """Returns the number of programs that a kernel call launches. For several configurations, returns the largest
+    number. If it is unknown, returns 1.
+    """
     try:
         configurations = parse_configurations(call.proto.custom_call_target, call.proto.backend_config)
     except ArtifactError:
@@ -156,7 +163,7 @@ def _read_launch(
     module = known[configuration.mlir]
     function = module.functions.get(kernel)
     if function is None:
-        raise NotCoveredError(f"kernel `{kernel}`: the Triton IR of its call does not define it")
+        raise NotCoveredError(f"kernel `{kernel}`: the Triton IR of its call has no function of this name")
     types = [function.types[value] for value in function.arguments]
     parameters = configuration.parameters or tuple([Parameter(is_buffer=True)] * len(types))
     if len(parameters) != len(types):
@@ -170,7 +177,9 @@ def _read_launch(
     next_buffer = 0
     for parameter, text in zip(parameters, types, strict=True):
         if parameter.is_descriptor:
-            raise NotCoveredError(f"kernel `{kernel}`: it takes a tensor descriptor, which its launcher makes")
+            raise NotCoveredError(
+                f"kernel `{kernel}`: it takes a tensor descriptor that its launcher makes, and replay cannot make one"
+            )
         if not parameter.is_buffer:
             arguments.append(_make_scalar(kernel, parameter, text))
             continue

@@ -1,12 +1,13 @@
-"""Finds the outputs that a racing or incomplete kernel call reaches: runs the schedule again with that call altered.
+"""Finds the outputs that depend on the fault of a racing or incomplete kernel call: runs the schedule again with the
+call altered.
 
 If a call's results depend on the order of the programs of its grid, the programs run in the order that showed this
 dependence. The call reaches the outputs that then differ by more than rounding. The calls that read unwritten bytes, or
-leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a call
-reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends on the
-results of none of these calls must depend on an operand that one of them overwrites; then all of these calls count as
-reaching the output. If no output differs and some output is not finite, the run proves nothing. All other calls run as
-before.
+leave elements unwritten, are altered together, in one run, in which they find other garbage in their outputs. Such a
+call reaches the outputs that depend on its results and differ in at least one bit. An output that differs but depends
+on the results of none of these calls must depend on an operand that one of them overwrites; then all of these calls
+count as reaching the output. If no output differs and some output is not finite, the run proves nothing. All other
+calls run as before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +36,8 @@ by name.
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlteredKernels:
-    """Runs kernels through another runner, without recording observations, and alters the launches of the calls in
-    `names`.
+    """Runs kernels without recording observations. Launches of the calls in `names` are altered: they run in another
+    order of programs, or with other garbage in the outputs.
     """
 
     runner: KernelRunner
@@ -47,13 +48,13 @@ class AlteredKernels:
     """
 
     def runs(self, instruction: HloInstruction) -> bool:
-        """Returns whether the runner underneath runs the instruction."""
+        """Returns whether `runner` runs the instruction."""
         return self.runner.runs(instruction)
 
     def launch(
         self, call: HloInstruction, operands: Sequence[Array], outputs: Sequence[Array], *, watched: bool
     ) -> None:
-        """Runs the kernel, altered if the call has one of the names; see `Kernels.launch`."""
+        """Runs the kernel of a call, and alters the launch if the call is in `names`. See `Kernels.launch`."""
         del watched
         tried = self.tried if call.name in self.names else OrderTried.NONE
         self.runner.launch_otherwise(call, operands, outputs, tried)
@@ -62,11 +63,11 @@ class AlteredKernels:
 def describe_launches(
     launches: Sequence[LaunchNumbers], module: HloModule, runner: KernelRunner, run: RunSchedule
 ) -> tuple[LaunchNumbers, ...]:
-    """Returns the observations of kernel calls, each with the call's source line. For a call that races or is incomplete,
-    adds the outputs of the program that it reaches.
+    """Completes the observations of kernel calls. Each gets the call's source line. A call that races, or leaves
+    elements unwritten, also gets the program's outputs that this fault changes.
 
-    If nobody uses an output of a call, the observations of that output are dropped. module: the schedule, which `run`
-    runs.
+    If no instruction uses an output of a call, the observations of that output are dropped. module: the schedule, which
+    `run` runs.
     """
     calls = {one.name: one for one in module.instructions if one.opcode == "custom-call"}
     found = [

@@ -29,21 +29,23 @@ _SAME_VALUE = having(Trait.KEEPS_SCALAR)
 
 
 def find_trip_count(module: HloModule, loop: HloInstruction) -> int | None:
-    """Returns the number of iterations of a `while`, by XLA's own count or by its condition `i < constant`; None if
-    both are unknown.
+    """Returns the number of iterations of a `while`. It is XLA's own count, or follows from a condition `i < constant`.
+    Returns None if it is unknown.
     """
     known = _parse_known_count(loop.proto.backend_config)
     return known if known is not None else _read_condition(module, loop)
 
 
 def find_longest_loop(module: HloModule) -> int:
-    """Returns the largest known number of iterations of a loop in the module; 1 if there is none."""
+    """Returns the largest known number of iterations of a loop in the module. Returns 1 if no number is known."""
     return max([find_trip_count(module, loop) or 1 for loop in _list_loops(module)], default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedLoop:
-    """A loop of the program, and its counterparts in the schedule, which run equally often."""
+    """A loop of the program together with its counterparts in the schedule. All of them have the same number of
+    iterations.
+    """
 
     loop: HloInstruction
     scheduled: tuple[HloInstruction, ...]
@@ -52,7 +54,7 @@ class SharedLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """The loops to cut short. For each module, the fields `program` and `optimized` map the id of a `while` to the most
+    """The loops to cut short. `program` and `optimized`, one for each module, map the id of a `while` to the most
     iterations that it may run.
     """
 
@@ -65,7 +67,7 @@ NO_CUTS = Cuts()
 
 
 def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedLoop, ...]:
-    """Returns the loops that program and schedule run equally often."""
+    """Returns the loops that the program and the schedule run equally often."""
     by_tag: dict[int, list[HloInstruction]] = {}
     for scheduled in _list_loops(optimized):
         if path := optimized.find_tag_path(scheduled):
@@ -82,9 +84,7 @@ def find_shared_loops(program: HloModule, optimized: HloModule) -> tuple[SharedL
 
 
 def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
-    """Returns the cuts that leave only the first `KEPT_ITERATIONS` of each of these loops; a loop that has no more than
-    these stays whole.
-    """
+    """Cuts each of these loops to its first `KEPT_ITERATIONS` iterations. A shorter loop stays whole."""
     cut = [loop for loop in loops if loop.iterations > KEPT_ITERATIONS]
     return Cuts(
         program={one.loop.id: KEPT_ITERATIONS for one in cut},
@@ -102,14 +102,14 @@ def cut_loops(program: HloModule, loops: Iterable[SharedLoop]) -> Cuts:
 
 
 def cut_named_loops(program: HloModule, optimized: HloModule, names: Sequence[str]) -> Cuts:
-    """Returns the cuts of the program's loops with these names. Raises ArtifactError if the program and the schedule do
-    not run each of these loops equally often.
+    """Cuts the program's loops with these names short. Raises ArtifactError for a loop that the program and the
+    schedule do not run equally often.
     """
     if not names:
         return NO_CUTS
     loops = {one.loop.name: one for one in find_shared_loops(program, optimized)}
     if missing := [name for name in names if name not in loops]:
-        raise ArtifactError(f"program and schedule share no loop `{missing[0]}` with the same number of iterations")
+        raise ArtifactError(f"the program and the schedule do not run a loop `{missing[0]}` equally often")
     return cut_loops(program, [loops[name] for name in names])
 
 

@@ -23,7 +23,7 @@ _CHEAP_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """The differences between the outputs of two programs."""
+    """The outputs in which two programs differ, and by how much."""
 
     errors: Mapping[str, float] = field(default_factory=dict[str, float])
     """Maps the name of an output to the largest relative difference, over all sets of arguments, between the two
@@ -38,8 +38,10 @@ class Differences:
 def compare_programs(
     first: Programs, changed: Programs, draws: Iterable[DrawArguments], modules: Mapping[str, Path]
 ) -> Differences:
-    """Returns the differences between two programs on several sets of arguments. Stops at the first set that shows a
-    difference, or once the comparisons have taken too long. modules: see `KernelRunner`. Raises NotCoveredError.
+    """Runs both programs on several sets of arguments and returns the differences of their outputs. Stops at the first
+    set that shows a difference, or when the time is up. Raises NotCoveredError if replay does not cover an operation.
+
+    draws: functions that return one set of arguments each. modules: see `KernelRunner`.
     """
     start, found = time.monotonic(), list[Differences]()
     for draw in draws:

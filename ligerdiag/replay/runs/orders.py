@@ -65,8 +65,8 @@ class OwnStorage(DeviceMemory):
         self._leaves.clear()
 
     def take(self, instruction: HloInstruction) -> Leaves:
-        """Returns the bytes of each leaf (an array in a tuple) of the instruction's value, by its index in the tuple.
-        Raises ArtifactError if the instruction has no value yet.
+        """Returns the bytes of the instruction's value, by the index of each array in the tuple. Raises ArtifactError
+        if the instruction has no value yet.
         """
         found = self._leaves.get(instruction.id)
         if found is None:
@@ -78,15 +78,19 @@ class OwnStorage(DeviceMemory):
         self._leaves[instruction.id] = dict(leaves)
 
     def name(self, instruction: HloInstruction, index: ShapeIndex, bytes_: Array) -> None:
-        """Makes these bytes one leaf (an array in the tuple) of the instruction's value, without copying them."""
+        """Makes these bytes one leaf of the instruction's value, without copying them. A leaf is an array in the
+        value's tuple.
+        """
         self._leaves.setdefault(instruction.id, {})[index] = bytes_
 
     def find(self, instruction: HloInstruction, index: ShapeIndex) -> Array | None:
-        """Returns the bytes of one leaf of the instruction's value; None if that leaf has none, like a token."""
+        """Returns the bytes of one leaf of the instruction's value. Returns None for a leaf without bytes, such as a
+        token.
+        """
         return self._leaves.get(instruction.id, {}).get(index)
 
     def define(self, instruction: HloInstruction) -> None:
-        """Gives each leaf of the instruction's value new bytes, with all bits set."""
+        """Gives each leaf of the instruction's value new bytes, and sets all their bits."""
         shapes = iterate_leaf_shapes(instruction.shape)
         self._leaves[instruction.id] = {
             index: allocate(shape) for index, shape in shapes if shape.element_type != TOKEN
@@ -98,8 +102,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns a leaf of the instruction's value in its logical shape, a view of the leaf's bytes. Raises
-        ArtifactError if the leaf has no bytes yet.
+        """Returns one array of the instruction's value in its logical shape, as a view of its bytes. Raises
+        ArtifactError if the array has no bytes yet.
         """
         found = self.find(instruction, index)
         if found is None:
@@ -108,8 +112,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of a leaf of the instruction's value in memory order, as a view of its bytes. Raises
-        ArtifactError if the leaf has no bytes yet.
+        """Returns the elements of one array of the instruction's value in memory order, as a view. Raises ArtifactError
+        if the array has no bytes yet.
         """
         view = self.view(instruction, index, shape)
         found = self.find(instruction, index)
@@ -118,8 +122,8 @@ class OwnStorage(DeviceMemory):
 
     @override
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value in new bytes as the instruction's result, or as the element of the result that has this
-        index.
+        """Stores the value in new bytes as the instruction's result. With an index, stores it as that element of the
+        result.
         """
         for leaf, shape in iterate_leaf_shapes(instruction.shape):
             if leaf[: len(index)] == index and shape.element_type != TOKEN:
@@ -128,7 +132,8 @@ class OwnStorage(DeviceMemory):
 
 
 def allocate(shape: ShapeProto) -> Array:
-    """Returns new bytes for one array of this shape, all bits set. Raises NotCoveredError for packed elements.
+    """Returns new bytes for one array of this shape, all bits set. Raises NotCoveredError for element types smaller
+    than a byte.
 
     The bytes begin at an address that is a multiple of 64, so that a library that computes in blocks always rounds the
     same way.
@@ -189,10 +194,8 @@ class OrderRunner(ScheduleRunner):
 
     @override
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation in the order that is stored in the field `order`, on fresh memory. Returns the
-        outputs of each device.
-
-        See `ScheduleRunner.execute`.
+        """Runs the entry computation on fresh memory, in the order that the field `order` holds. Returns the outputs of
+        each device. See `ScheduleRunner.execute`.
         """
         self._dying.clear()
         for storage in self._storages:
@@ -433,8 +436,8 @@ type Execute = Callable[[OrderRunner], Mapping[str, Sequence[Array]]]
 
 
 def try_orders(runner: OrderRunner, execute: Execute, count: int, seconds: float = inf) -> OrderNumbers:
-    """Runs the module as scheduled and in `count` other orders, and returns which outputs change. Raises
-    NotCoveredError.
+    """Runs the module as scheduled and in `count` other orders, and returns the outputs that change. Raises
+    NotCoveredError if replay does not cover an operation.
 
     seconds: time after which no new order begins.
     """

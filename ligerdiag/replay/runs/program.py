@@ -14,7 +14,8 @@ Program order has the rules of `analysis.evaluation.program_order`, on numbers i
   overwrites that array.
 
 In isolated memory a kernel leaves its operands unchanged, so every read is a stale read. The run observes which
-operands a kernel overwrites; it needs no knowledge of the kernel's effects.
+operands a kernel overwrites; it needs no knowledge of the kernel's effects. A run may also lose single hidden writes
+(`WritePlace`) and keep all others.
 
 After the first NaN no number proves anything. In the search for it, a constant that is all NaN does not count, nor do
 operations that only move such a constant: JAX emits one with every lookup that may be out of range. An operation that
@@ -35,6 +36,7 @@ from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import iterate_leaf_shapes
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.model.findings import Attribution, OutputNumbers
+from ligerdiag.model.jobs import WritePlace
 from ligerdiag.replay.ops.dtypes import get_dimensions, get_dtype, have_same_bits
 from ligerdiag.replay.ops.evaluate import HloEvaluator, choose_branch, is_true
 from ligerdiag.replay.ops.products import multiply
@@ -63,33 +65,34 @@ _MOVES = having(Trait.NO_NEW_NAN)
 
 
 class ValueWatch(Protocol):
-    """Interface of an observer of a run. The run passes each value to the observer as soon as it is computed, and the
+    """Interface of an observer of a run. The run passes each value to the observer as soon as it has computed it. The
     observer may change the value.
     """
 
     def before(self, operands: Iterable[Cells]) -> None: ...
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Receives the values of an operation; the run calls it after each operation that computes. values: the result,
-        then the operands, whose contents the operation may have overwritten.
+        """Receives the values of an operation, right after the run has computed it.
+
+        values: the result, then the operands. The operation may have overwritten the contents of the operands.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class NanWatch:
-    """Finds the instruction that makes the first NaN of a run, and stores it in `first`."""
+    """Finds the instruction that computes the first NaN of a run, and stores it in `first`."""
 
     first: HloInstruction | None = None
     _is_given: bool = field(default=False)
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Notes whether the operands of the next operation contain a NaN already."""
+        """Notes whether the operands of the next operation already contain a NaN."""
         self._is_given = self.first is None and any(_is_partly_nan(array) for array in _list_arrays(operands))
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
-        """Stores the operation in `first` if its result, or an operand that it has overwritten, contains the run's
-        first NaN.
+        """Stores the operation in `first` if it made the first NaN of the run. The NaN may be in its result, or in an
+        operand that it overwrote.
         """
         if self.first is None and not self._is_given and instruction.opcode not in _MOVES:
             arrays = _list_arrays(values)
@@ -97,8 +100,9 @@ class NanWatch:
 
 
 def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[str, Array]) -> bool:
-    """Returns whether some output is undecided because it contains a NaN in program order. intended: the outputs of
-    program order by name.
+    """Returns whether an output is undecided because it contains a NaN in program order.
+
+    intended: the outputs of program order by name.
     """
     return any(one.attribution is Attribution.UNDECIDED and _has_nan(intended[name]) for name, one in numbers.items())
 
@@ -106,10 +110,11 @@ def needs_explanation(numbers: Mapping[str, OutputNumbers], intended: Mapping[st
 def describe_first_nan(
     module: HloModule, first: HloInstruction | None, inputs: Mapping[str, Array], *, is_unwritten: bool = False
 ) -> str:
-    """Returns one line that names the operation with the first NaN, or the argument that contains a NaN.
+    """Names the origin of the first NaN in one line. The origin is the operation that made the NaN, or an argument that
+    contains one.
 
-    first: the operation, if it is known. inputs: the arguments by name. is_unwritten: the operation is a kernel that
-    reads unwritten bytes of its outputs, or leaves elements unwritten.
+    first: the operation, or None if it is unknown. inputs: the arguments by name. is_unwritten: whether the operation
+    is a kernel that reads unwritten bytes of its outputs, or leaves elements unwritten.
     """
     argument = next((name for name, array in inputs.items() if _has_nan(array)), None)
     if argument is not None:
@@ -123,7 +128,10 @@ def describe_first_nan(
         kernel = "its kernel reads an output before writing it, or leaves elements of one unwritten (LD025, LD013)"
         why = "the memory is read before anything is written there (LD025)" if _allocates(first) else kernel
         return f"the program as written takes its first NaN from unwritten memory, in {operation}{place}: {why}"
-    return f"the program as written makes its first NaN in {operation}{place}: give its arguments other values, or a `Draw`"
+    return (
+        f"the program as written makes its first NaN in {operation}{place}: give its arguments other values, or a "
+        "`Draw`"
+    )
 
 
 def _allocates(instruction: HloInstruction) -> bool:
@@ -171,13 +179,15 @@ class Kernels(Protocol):
     ) -> None:
         """Runs the kernel of a custom call on flat arrays, which the kernel may overwrite.
 
-        watched: record observations of the launch under the call's name.
+        watched: whether to record observations of the launch under the call's name.
         """
         ...
 
 
 def is_launched(instruction: HloInstruction, kernels: Kernels) -> bool:
-    """Returns whether the instruction calls a kernel or allocates memory, which is a launch that runs no programs."""
+    """Returns whether the instruction calls a kernel or allocates memory. An allocation counts as a launch without
+    programs.
+    """
     return kernels.runs(instruction) or is_call_with(instruction, CallTrait.ALLOCATES)
 
 
@@ -187,20 +197,23 @@ def run_program(
     kernels: Kernels,
     *,
     isolated: bool = False,
+    lost: frozenset[WritePlace] = frozenset(),
     devices: int = 1,
     watch: ValueWatch | None = None,
     most: Mapping[int, int] | None = None,
     multiply: Multiply = multiply,
     on_value: OnValue | None = None,
 ) -> tuple[Array, ...]:
-    """Runs the program as written and returns its outputs, whole arrays: the leaves of the entry's root, in order.
+    """Runs the program as written and returns its outputs as whole arrays: the leaves of the entry's root, in order.
+    Raises NotCoveredError if replay does not cover an operation.
 
-    arguments: whole arrays, by parameter number. isolated: kernels leave their operands unchanged. devices: number of
-    devices inside of a shard_map. watch: gets each value as it is computed. most: maps the id of a loop to the most
-    iterations that it runs. multiply: computes the products. on_value: gets the result of each instruction; values inside
-    of a call, a loop or a branch come before that of the instruction itself. Raises NotCoveredError.
+    arguments: whole arrays, by parameter number. isolated: whether kernels leave their operands unchanged. lost: hidden
+    writes that kernels leave out even if `isolated` is false. devices: number of devices inside of a shard_map. watch: gets
+    each value when it has been computed. most: maps the id of a loop to the most iterations that it runs. multiply: computes
+    the products. on_value: gets the result of each instruction; it gets the values inside of a call, a loop or a branch
+    before that of the instruction itself.
     """
-    run = _Run(module, kernels, isolated, devices, watch, most or {}, multiply, on_value=on_value)
+    run = _Run(module, kernels, isolated, devices, watch, most or {}, multiply, on_value=on_value, lost=lost)
     return run.start(arguments)
 
 
@@ -213,10 +226,10 @@ def run_intended_and_stale(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Returns (the outputs of program order, the outputs of program order with kernels that leave their operands
-    unchanged).
+    """Runs the program in program order twice and returns the outputs of both runs. In the second run, kernels leave
+    their operands unchanged.
 
-    If no kernel overwrote an operand, there is one run, and both are the same arrays.
+    If no kernel overwrites an operand, the program runs once, and both are the same arrays.
     """
     run = _Run(module, kernels, False, devices, None, most, multiply)
     intended = run.start(arguments)
@@ -235,8 +248,11 @@ class _Run:
     most: Mapping[int, int] = field(default_factory=dict[int, int])
     multiply: Multiply = multiply
     on_value: OnValue | None = None
+    lost: frozenset[WritePlace] = frozenset()
     overwrote: bool = False
     """Whether a kernel has overwritten an operand that no declared output aliases."""
+    _callers: tuple[int, ...] = ()
+    """Ids of the instructions that lead from the entry computation to the one that runs now."""
     _evaluator: HloEvaluator = field(init=False)
     _overwritable: frozenset[_Form] = field(init=False)
     """Element types and dimensions of the kernels' operands. Inside of a shard_map a value with one of these gets a cell
@@ -260,12 +276,19 @@ class _Run:
         return tuple([cell.array for cell in list_cells(root)])
 
     def run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
-        """Runs a computation once and returns the cells of its result; drops each cell after its last read."""
+        """Runs a computation once and returns the cells of its result. Each cell is dropped after its last read."""
         around, self._inside = self._inside, self._inside or any(map(count_devices, arguments))
         try:
             return self._run(computation, arguments)
         finally:
             self._inside = around
+
+    def _run_called(self, caller: HloInstruction, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
+        around, self._callers = self._callers, (*self._callers, caller.id)
+        try:
+            return self.run(computation, arguments)
+        finally:
+            self._callers = around
 
     def _run(self, computation: HloComputation, arguments: Sequence[Cells]) -> Cells:
         left = dict(self._evaluator.count_uses(computation))
@@ -302,29 +325,31 @@ class _Run:
             case "get-tuple-element":
                 whole = operands[0]
                 if not isinstance(whole, tuple) or instruction.proto.tuple_index >= len(whole):
-                    raise ArtifactError(f"`{instruction.name}` reads a tuple element that its operand does not have")
+                    raise ArtifactError(
+                        f"`{instruction.name}` reads an element of a tuple, but its operand has no such element"
+                    )
                 return whole[instruction.proto.tuple_index]
             case "call":
-                return self.run(called[0], operands)
+                return self._run_called(instruction, called[0], operands)
             case "custom-call" if called and is_custom_partitioning(instruction):
                 if len(called[0].parameters) != len(operands):
                     raise ArtifactError(
                         f"`{instruction.name}` has {len(operands)} operands, but the computation that it calls has"
                         f" {len(called[0].parameters)} parameters"
                     )
-                return self.run(called[0], operands)
+                return self._run_called(instruction, called[0], operands)
             case "while":
                 body, condition = called
                 kept = body.kept_elements
                 state = _copy_but(operands[0], kept)
                 left = self.most.get(instruction.id, -1)
-                while left and is_true(_read_for_all(self.run(condition, (state,)))):
-                    state = _copy_but(self.run(body, (state,)), kept)
+                while left and is_true(_read_for_all(self._run_called(instruction, condition, (state,)))):
+                    state = _copy_but(self._run_called(instruction, body, (state,)), kept)
                     left -= 1
                 return state
             case "conditional":
                 branch = choose_branch(instruction, _read_for_all(operands[0]))
-                return copy_cells(self.run(called[branch], (operands[1 + branch],)))
+                return copy_cells(self._run_called(instruction, called[branch], (operands[1 + branch],)))
             case opcode if opcode in _BARRIERS:
                 return copy_cells(operands[0])
             case "partition-id":
@@ -385,7 +410,8 @@ class _Run:
             outputs.append(buffers[operand] if operand is not None else _allocate(shape))
         self.kernels.launch(call, buffers, outputs, watched=False)
         for number, (cell, buffer) in enumerate(zip(cells, buffers, strict=True)):
-            if number not in shared.values() and not self.isolated and not _is_equal(cell.array, buffer):
+            kept = self.isolated or ((*self._callers, call.id), number) in self.lost
+            if number not in shared.values() and not kept and not _is_equal(cell.array, buffer):
                 cell.overwrite(np.reshape(buffer, cell.array.shape))
                 self.overwrote = True
         results = [

@@ -1,18 +1,19 @@
-"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. By a
-workaround such as `x + s - s`, an author makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
+"""Measures how far roundings move the outputs of program order: all roundings together, or only those of workarounds. A
+workaround such as `x + s - s` makes the readers of a kernel's operand `x` wait for the kernel that computes `s`.
 
-A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program order,
-and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not explain an
-output's error, the program runs again with every result moved at random within its rounding. The distance of such a sample
-from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo
-Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
+A difference of two large sums, such as a gate's gradient from `cumsum(dq * q - dk * k)`, loses digits even in program
+order, and XLA, which adds in another order, loses other digits. The dtypes do not show this. So if the dtypes do not
+explain an output's error, the program runs again with every result moved at random within its rounding. The distance of
+such a sample from the exact run shows the effect of all roundings together. This is Monte Carlo arithmetic (D. S.
+Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997).
 
 A result of n terms moves by at most sqrt(n) eps / 2 of its own size, or of the root mean square of the array if that is
-larger. This is the sum of n independent roundings (see `compute_tolerance`). Two kinds of results also move as a whole, all
-elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors into one,
-and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and then rounded to an
-equally narrow float. XLA leaves this rounding out, and the rounding may shift all elements alike: 1.03 times a number of
-e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the same kernels.
+larger. This is the sum of n independent roundings (see `compute_tolerance`). Two kinds of results also move as a whole,
+all elements in the same direction, by eps / 2. The first is a product with a constant: XLA folds two constant factors
+into one, and the rounding of this factor shifts all elements alike. The second is a narrow float that is scaled and
+then rounded to an equally narrow float. XLA leaves this rounding out, and the rounding may shift all elements alike:
+1.03 times a number of e4m3 rounds back to the number. The results of kernels do not move, because the schedule runs the
+same kernels.
 """
 
 from collections import deque
@@ -48,9 +49,8 @@ _MOST = 100.0
 
 
 def needs_rounding(numbers: OutputNumbers) -> bool:
-    """Returns whether roundings have to be measured, because they may explain the output's error. That is so if the
-    error exceeds the tolerance and the attribution is `neither`, or is `lossy` although no hidden write changes the
-    output.
+    """Returns whether roundings must be measured, because they may explain the output's error. The error must exceed
+    the tolerance. The attribution must be `neither`, or `lossy` for an output that no hidden write changes.
     """
     if not numbers.error > numbers.tolerance:
         return False
@@ -59,12 +59,12 @@ def needs_rounding(numbers: OutputNumbers) -> bool:
 
 
 def judge_rounded(numbers: OutputNumbers, widened: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output for which `needs_rounding` is true, corrected by the measured roundings.
+    """Corrects the numbers of an output by the measured roundings. `needs_rounding` must be true for it.
 
-    If the intended and the stale values agree, the result is `widened`, made undecided if so wide a tolerance proves
-    nothing. If they differ, a hidden write changes the output and may also cause the error, so the result is `numbers`,
-    unchanged. An exception are roundings that alone are as large as the error and as the whole value, as in a sum that is
-    zero but for roundings. In that case the result is undecided, never fresh.
+    If the intended and the stale values agree, returns `widened`, or an undecided output if so wide a tolerance proves
+    nothing. If they differ, a hidden write changes the output and may also cause the error, so `numbers` is returned
+    unchanged. There is one exception: roundings alone may be as large as the error and as the whole value, as in a sum
+    that is zero but for roundings. Such an output is undecided, never fresh.
 
     widened: the numbers of the same output, compared with the measured tolerance. tolerance: the tolerance of the
     dtypes.
@@ -91,10 +91,11 @@ def measure_rounding(
     devices: int,
     multiply: Multiply = multiply,
 ) -> dict[str, float]:
-    """Returns each output's tolerance, a relative error in norm, widened if the roundings of program order exceed it.
+    """Returns the tolerance of each output by name, a relative error in norm. A tolerance grows if the roundings of
+    program order exceed it. Raises NotCoveredError if replay does not cover an operation.
 
     intended: the outputs of program order for these arguments, by name, in order. multiply: computes the products of
-    the runs whose results are moved. Raises NotCoveredError.
+    the runs whose results are moved.
     """
     found = dict(tolerances)
     noise = measure_noise(program, arguments, kernels, intended, devices=devices, multiply=multiply)
@@ -115,11 +116,11 @@ def measure_noise(
     samples: range = range(_SAMPLES),
     multiply: Multiply = multiply,
 ) -> dict[str, tuple[float, ...]]:
-    """Returns how far each output moves from its value in `intended` if every result of the program moves at random
-    within its rounding.
+    """Measures how far each output moves if every result of the program moves at random within its rounding. Raises
+    NotCoveredError if replay does not cover an operation.
 
-    An output has one distance for each sample: a relative error in norm, NaN if it is not finite. samples: the seeds of
-    the samples. multiply: computes the products. Raises NotCoveredError.
+    Returns, by output name, one distance from `intended` for each sample: a relative error in norm, or NaN if the
+    output is not finite. samples: the seeds of the samples. multiply: computes the products.
     """
     found: dict[str, tuple[float, ...]] = dict.fromkeys(intended, ())
     for seed in samples:
@@ -131,10 +132,11 @@ def measure_noise(
 
 
 def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
-    """Returns the numbers of an output, changed from fresh to undecided if the output is fresh only because its measured
-    tolerance is very wide: wider than `FAR`, or far wider than the tolerance of its dtypes.
+    """Makes a fresh output undecided if its measured tolerance is very wide. Very wide is wider than `FAR`, or far
+    wider than the tolerance of its dtypes: many wrong results would then look fresh. Any other output is returned
+    unchanged.
 
-    Within so wide a tolerance many wrong results would look fresh. tolerance: the tolerance of the dtypes.
+    tolerance: the tolerance of the dtypes.
     """
     if numbers.attribution is Attribution.FRESH and numbers.tolerance > min(_MOST * tolerance, FAR):
         return replace(numbers, attribution=Attribution.UNDECIDED)
@@ -142,11 +144,11 @@ def demote_imprecise(numbers: OutputNumbers, tolerance: float) -> OutputNumbers:
 
 
 def is_overwritten(seen: tuple[Array, Array], unseen: tuple[Array, Array], *, tolerance: float) -> bool:
-    """Returns whether an error of an output that looks like rounding comes from hidden writes.
+    """Returns whether an error that looks like rounding comes from hidden writes.
 
-    seen: the output as the schedule computes it, and as program order does. unseen: the same two, computed with kernels
-    that leave their operands unchanged, as XLA assumes; only roundings can make these two differ. tolerance: the
-    relative error that such roundings explain.
+    seen: two values of one output, from the schedule and from program order. unseen: the same two, computed with
+    kernels that leave their operands unchanged, as XLA assumes; only roundings can make these two differ. tolerance:
+    the relative error that such roundings explain.
     """
     (actual, intended), (isolated, stale) = seen, unseen
     if not compute_error(isolated, stale) <= tolerance:
@@ -171,7 +173,7 @@ class _Noise:
     random: np.random.Generator
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing, because only results are moved."""
+        """Does nothing: only results are moved, not operands."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         if instruction.opcode in _ROUNDS:
@@ -205,11 +207,11 @@ def measure_workarounds(
     most: Mapping[int, int],
     multiply: Multiply,
 ) -> dict[str, float]:
-    """Returns the relative error, in norm, that workarounds cause in each output of program order; empty if there are
-    none.
+    """Returns the relative error, in norm, that workarounds cause in each output of program order. Returns an empty
+    mapping if the program has no workaround. Raises NotCoveredError if replay does not cover an operation.
 
-    A workaround is an addition and subtraction around a kernel's operand, which orders the operand's readers. most,
-    multiply: see `run_program`. Raises NotCoveredError.
+    A workaround is an addition and subtraction around a kernel's operand, which makes the operand's readers wait. most,
+    multiply: see `run_program`.
     """
     pairs = {
         pair.subtraction.id: pair
@@ -241,7 +243,7 @@ class _Exact:
     """
 
     def before(self, operands: Iterable[Cells]) -> None:
-        """Does nothing, because `after` records the operands."""
+        """Does nothing: `after` records the operands."""
 
     def after(self, instruction: HloInstruction, values: Sequence[Cells]) -> None:
         for number, pair in self.pairs.items():

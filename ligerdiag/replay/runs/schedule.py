@@ -41,7 +41,7 @@ from ligerdiag.replay.runs.program import Kernels, is_launched
 
 
 def compute_sizes(buffers: BufferAssignment) -> Mapping[int, int]:
-    """Returns, for the index of each BufferAllocation, the number of its bytes up to the end of the last value in it."""
+    """Returns the size of each BufferAllocation in bytes, up to the end of its last value: `{index: bytes}`."""
     sizes: dict[int, int] = {}
     for slice_ in buffers.slices:
         sizes[slice_.allocation] = max(sizes.get(slice_.allocation, 0), slice_.offset + slice_.size)
@@ -57,15 +57,15 @@ class DeviceMemory:
         self._bytes = {index: np.full(size, 0xFF, np.uint8) for index, size in compute_sizes(buffers).items()}
 
     def locate(self, instruction: HloInstruction, index: ShapeIndex) -> Slice | None:
-        """Returns the place (allocation, offset, size) of a leaf of the instruction's result; None if the leaf has
-        none, like a token.
+        """Returns the place of one array of the instruction's result: its allocation, offset and size. Returns None if
+        the array has no place, like a token.
         """
         number = self._positions.find(instruction, index)
         return None if number is None else self._slices[number]
 
     def view(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns a leaf of the instruction's result in its logical shape, a view of the device's bytes. Raises
-        ArtifactError if the leaf has no place.
+        """Returns one array of the instruction's result in its logical shape, as a view of the device's bytes. Raises
+        ArtifactError if the array has no place in memory.
         """
         slice_ = self.locate(instruction, index)
         if slice_ is None:
@@ -78,7 +78,7 @@ class DeviceMemory:
         return get_dtype(shape).itemsize
 
     def view_flat(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the elements of a leaf of the instruction's result in memory order, a view of the device's bytes."""
+        """Returns the elements of one array of the instruction's result in memory order, as a view."""
         view = self.view(instruction, index, shape)
         slice_ = self.locate(instruction, index)
         assert slice_ is not None
@@ -86,13 +86,13 @@ class DeviceMemory:
         return np.ndarray((view.size,), view.dtype, self._bytes[slice_.allocation], slice_.offset, (step,))
 
     def fetch(self, instruction: HloInstruction, index: ShapeIndex, shape: ShapeProto) -> Array:
-        """Returns the current contents of a leaf of the instruction's result; see `view`."""
+        """Returns the current contents of one array of the instruction's result. See `view`."""
         return self.view(instruction, index, shape)
 
     @contextmanager
     def allow_writes(self, operands: Sequence[HloInstruction], result: HloInstruction | None = None) -> Generator[None]:
-        """Context for running a call that may overwrite the bytes of its operands. The call writes `result` through a
-        view.
+        """Encloses a call that may overwrite the bytes of its operands. The call writes `result` through a view of the
+        bytes.
         """
         del operands, result
         yield
@@ -109,8 +109,8 @@ class DeviceMemory:
         return self.fetch(instruction, index, shape)
 
     def write(self, instruction: HloInstruction, value: Value, index: ShapeIndex = ()) -> None:
-        """Stores the value in the bytes of the instruction's result, or of the element of the result that has this
-        index.
+        """Stores the value in the bytes of the instruction's result. With an index, stores it in the bytes of that
+        element of the result.
         """
         shape = instruction.shape
         for child in index:
@@ -148,8 +148,8 @@ class DeviceMemory:
 def view_bytes(  # noqa: PLR0917
     instruction: HloInstruction, shape: ShapeProto, bytes_: Array, offset: int, room: int, step: int = 0
 ) -> Array:
-    """Returns a view of the bytes from `offset` on as an array of this shape, in its layout. Raises ArtifactError if
-    the array takes more than `room` bytes.
+    """Returns bytes as an array of this shape, in the shape's layout. The array is a view and starts at `offset`.
+    Raises ArtifactError if the array takes more than `room` bytes.
 
     step: bytes from one element to the next one in memory; 0 means the size of an element.
     """
@@ -178,10 +178,10 @@ def run_sliced(
     broken: Mapping[int, Collection[int]],
 ) -> Value:
     """Runs a fusion that contains kernels, and returns its result. The kernels run on slices of the fusion's operands,
-    without copies, and may overwrite them. Raises NotCoveredError.
+    without copies, and may overwrite them. Raises NotCoveredError if replay does not cover an operation.
 
-    broken: maps the id of a kernel call to the numbers of the operands whose declared alias is broken: an output of the call
-    should share the operand's bytes by declaration, but has other bytes.
+    broken: maps the id of a kernel call to the numbers of operands with a broken alias. Such an operand should share
+    its bytes with an output of the call by declaration, but the output has other bytes.
     """
     values: dict[int, Value] = {}
     for one in fused.instructions:
@@ -204,7 +204,9 @@ def _launch(call: HloInstruction, operands: list[Array], kernels: Kernels, broke
     for index, shape in iterate_leaf_shapes(call.shape):
         dimensions = get_dimensions(shape)
         if list(shape.layout.minor_to_major) != [*range(len(dimensions))][::-1]:
-            raise NotCoveredError(f"`{call.name}`: a kernel in a fusion whose output is not in row-major layout")
+            raise NotCoveredError(
+                f"`{call.name}`: a kernel inside of a fusion, with an output that is not in row-major layout"
+            )
         dtype = get_dtype(shape)
         if index in shared:
             outputs.append(operands[shared[index]].reshape(dimensions))
@@ -220,24 +222,24 @@ def _flatten(call: HloInstruction, value: Value, operands: Sequence[Value]) -> A
     Raises NotCoveredError if its bytes are not a contiguous part of one of `operands`, the operands of the fusion.
     """
     if not isinstance(value, np.ndarray):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is a tuple")
+        raise NotCoveredError(f"`{call.name}`: a kernel inside of a fusion, with a tuple as operand")
     order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     ordered = value.transpose(order)
     whole = [one for one in operands if isinstance(one, np.ndarray) and np.may_share_memory(one, value)]
     if not whole or not is_contiguous(ordered, min(map(find_step, whole))):
-        raise NotCoveredError(f"`{call.name}`: a kernel in a fusion, and an operand of the kernel is not contiguous")
+        raise NotCoveredError(f"`{call.name}`: a kernel inside of a fusion, with an operand that is not contiguous")
     return ordered.reshape(-1)
 
 
 def find_step(array: Array) -> int:
-    """Returns the distance in bytes between elements that are neighbours in memory. array: an array without gaps."""
+    """Returns the distance in bytes between neighbouring elements in memory. The array must have no gaps."""
     return min(
         [step for step, size in zip(array.strides, array.shape, strict=True) if size > 1], default=array.itemsize
     )
 
 
 def is_contiguous(array: Array, step: int) -> bool:
-    """Returns whether the elements of the array, in row-major order, lie `step` bytes apart."""
+    """Returns whether consecutive elements of the array, in row-major order, lie `step` bytes apart."""
     expected = step
     for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
         if size > 1 and stride != expected:
@@ -252,7 +254,7 @@ _PLACES = having(Trait.LAUNCHES_NOTHING, Trait.HANDS_ON)
 
 @dataclass(slots=True, eq=False)
 class ScheduleRunner:
-    """Runs an optimized module on the bytes of its buffer assignment, any number of times on the same memory."""
+    """Runs an optimized module on the bytes of its buffer assignment. It can run several times on the same memory."""
 
     module: HloModule
     buffers: BufferAssignment
@@ -290,10 +292,11 @@ class ScheduleRunner:
         return DeviceMemory(self.buffers, self._positions)
 
     def execute(self, arguments: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order.
+        """Runs the entry computation. Returns, for each device, copies of the leaves of the root, in order. Raises
+        NotCoveredError if replay does not cover an operation, and ArtifactError if the module and its buffer assignment
+        do not match.
 
-        arguments: for each device, its shards of the entry parameters, by parameter number. Raises NotCoveredError, and
-        ArtifactError if the module and its buffer assignment do not match.
+        arguments: for each device, its shards of the entry parameters, by parameter number.
         """
         entry = self.module.entry
         for memory, arrays in zip(self._memories, arguments, strict=True):
@@ -321,9 +324,9 @@ class ScheduleRunner:
         ]
 
     def list_unreached(self) -> tuple[str, ...]:
-        """Returns the names of the instructions that the executions so far did not test: instructions in branches and
-        loops that no device entered, and instructions that only compute maxima, because a wrong maximum need not show
-        in the outputs.
+        """Returns the names of the instructions that the executions so far did not test. These are the instructions in
+        branches and loops that no device entered. Instructions that only compute maxima are also among them, because a
+        wrong maximum need not change the outputs.
         """
         return tuple(
             [
@@ -437,14 +440,14 @@ class ScheduleRunner:
 
     def _exchange(self, instruction: HloInstruction, active: Sequence[int]) -> None:
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{instruction.name}`: not all devices reach this {instruction.opcode}")
+            raise NotCoveredError(f"`{instruction.name}`: a {instruction.opcode} that only some devices run")
         operands = [tuple([memory.read(o) for o in instruction.operands]) for memory in self._memories]
         values = exchange(instruction, operands, self._evaluators[0].call)
         values = [_copy(value) for value in values]  # one device's result may be a view of another's bytes
         for memory, value in zip(self._memories, values, strict=True):
             if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
                 if not isinstance(value, tuple):
-                    raise ArtifactError(f"the result of `{instruction.name}` is not a pair of operand and result")
+                    raise ArtifactError(f"the shape of `{instruction.name}` is not a tuple of an operand and a result")
                 memory.write(instruction, value[1], (1,))
             else:
                 memory.write(instruction, value)
@@ -456,7 +459,7 @@ class ScheduleRunner:
         active: the devices that run the caller. Raises NotCoveredError if these are not all devices.
         """
         if len(active) != self.devices:
-            raise NotCoveredError(f"`{caller.name}` contains a collective that not all devices reach")
+            raise NotCoveredError(f"`{caller.name}` with a collective that only some devices run")
         operands = [tuple([memory.read(o) for o in caller.operands]) for memory in self._memories]
         values: dict[int, list[Value]] = {}
         for instruction in wrapped.instructions:

@@ -1,4 +1,5 @@
-"""Devices and shards: the groups of a collective's devices, the shards of arrays, and the edges of a shard_map.
+"""Groups the devices of collectives, and splits arrays into shards and joins them again, as at the edges of a
+shard_map.
 
 The devices of a group take part in a collective together. A module with several replicas is not covered, so a device is
 a partition of the only replica. The meaning of the ids in the groups depends on the collective:
@@ -12,11 +13,11 @@ a partition of the only replica. The meaning of the ids in the groups depends on
 Groups come as a list, as an iota that is reshaped and transposed, or as axes of a mesh, of which the last one named
 moves fastest. XLA's own rules: xla/service/collective_ops_utils, xla/hlo/ir/replica_group.
 
-At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A shard
-is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as custom calls
-with the shardings of their values in shardy's syntax. For example, `#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, …]>`
-gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that stay automatic, parts of
-axes, meshes with their own order of devices.
+At the edges of a shard_map, a whole array becomes one shard for each device, and shards become a whole array again. A
+shard is a piece of the array, and a body that returns all shards unchanged returns the array. JAX writes the edges as
+custom calls with the shardings of their values in shardy's syntax. For example, `#sdy.sharding_per_value<[<@mesh,
+[{"x"}, {}]>, …]>` gives for each dimension the mesh axes that split it, the major one first. Not covered: axes that
+stay automatic, parts of axes, meshes with their own order of devices.
 """
 
 import math
@@ -68,8 +69,8 @@ def check_replicas(module: HloModule) -> None:
 
 
 def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
-    """Returns the groups of devices that take part in a collective together. A collective-permute has no groups, but
-    pairs of devices, and must not be passed.
+    """Returns the groups of devices that take part in a collective together. A collective-permute must not be passed,
+    because it has pairs of devices instead of groups.
 
     devices: number of devices of the program.
 
@@ -85,11 +86,13 @@ def compute_groups(instruction: HloInstruction, devices: int) -> Groups:
         return (everybody,) if instruction.proto.channel_id else tuple((device,) for device in everybody)
     if not listed:
         if instruction.proto.use_global_device_ids:
-            raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but its groups name no devices")
+            raise ArtifactError(f"`{instruction.name}` sets `use_global_device_ids`, but lists no groups of devices")
         return (everybody,)
     named = [device for group in listed for device in group]
     if max(named) >= devices:
-        raise NotCoveredError(f"a collective that names device {max(named)} (of 0 to {devices - 1})")
+        raise NotCoveredError(
+            f"a collective that names device {max(named)} in a program for devices 0 to {devices - 1}"
+        )
     # a broadcast may leave out devices, which get zeros; the others need all devices
     if len(set(named)) != len(named) or (len(named) != devices and instruction.opcode != "collective-broadcast"):
         raise ArtifactError(f"the groups of `{instruction.name}` do not list each of {devices} devices exactly once")
@@ -107,8 +110,8 @@ def names_partitions(instruction: HloInstruction) -> bool:
 
 
 def parse_groups(proto: HloInstructionProto) -> Groups:
-    """Parses a collective's groups from any of the formats that XLA has for them, without interpreting the ids; empty
-    if there are none.
+    """Returns the groups of ids that a collective lists, in any of XLA's formats. Returns an empty tuple if it lists
+    none.
     """
     if proto.HasField("iota_collective_device_list"):
         return _expand_iota(proto.iota_collective_device_list)
@@ -124,7 +127,9 @@ def _expand_iota(proto: IotaReplicaGroupListProto) -> Groups:
     groups, each = proto.num_replica_groups, proto.num_devices_per_group
     ids = _transpose_iota(proto.iota_reshape_dims, proto.iota_transpose_perm)
     if ids.size != groups * each:
-        raise ArtifactError(f"a list of {groups} replica groups of {each} devices has {ids.size} device ids")
+        raise ArtifactError(
+            f"{groups} groups of {each} devices should list {groups * each} device ids, but list {ids.size}"
+        )
     return _split_rows(ids.reshape(groups, each))
 
 
@@ -154,7 +159,8 @@ def _expand_axes(proto: MeshAxesReplicaGroupListProto) -> Groups:
         ladder = sorted(cuts.get(number, {1, size}))
         if ladder[0] < 1 or ladder[-1] != size or any(later % earlier for earlier, later in pairwise(ladder)):
             raise ArtifactError(
-                f"a replica group cuts mesh axis {number} ({size} devices) at {ladder}: each must divide the next"
+                f"a replica group splits mesh axis {number} ({size} devices) at {ladder}, but each of these numbers "
+                "must divide the next"
             )
         for before, after in pairwise(ladder):
             position[number, before, after // before] = len(dimensions)
@@ -179,14 +185,14 @@ def _place_on_mesh(mesh: MeshProto) -> Array:
     else:
         ids = _transpose_iota([total], [0])
     if ids.size != total:
-        raise ArtifactError(f"a mesh of {total} devices lists {ids.size} device ids")
+        raise ArtifactError(f"a mesh of {total} devices should list {total} device ids, but lists {ids.size}")
     return ids.reshape(-1)
 
 
 def _transpose_iota(dimensions: Sequence[int], permutation: Sequence[int]) -> Array:
     if sorted(permutation) != list(range(len(dimensions))):
         raise ArtifactError(
-            f"expected a permutation of {len(dimensions)} dimensions of device ids but got {list(permutation)}"
+            f"expected a permutation of the {len(dimensions)} dimensions of the device ids but got {list(permutation)}"
         )
     if not 0 < math.prod(dimensions) <= MAX_DEVICES:
         raise ArtifactError(f"expected 1 to {MAX_DEVICES} device ids but got {math.prod(dimensions)}")
@@ -198,8 +204,8 @@ def _split_rows(ids: Array) -> Groups:
 
 
 def take_shard(array: Array, placement: Placement, device: int) -> Array:
-    """Returns the shard of the array on this device, a partition id. Raises ArtifactError if the array does not have
-    the shape of the placement.
+    """Returns the shard of the array on this device, a partition id. Raises ArtifactError if the array and the
+    placement have different shapes.
     """
     if array.shape != placement.shape:
         raise ArtifactError(
@@ -209,8 +215,8 @@ def take_shard(array: Array, placement: Placement, device: int) -> Array:
 
 
 def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
-    """Returns the array that these shards make up together. If several devices have a copy of a part, the first
-    device's copy counts, as in a `jax.Array`.
+    """Joins the shards of all devices to the whole array. If several devices have a copy of a part, the first device's
+    copy counts, as in a `jax.Array`.
 
     shards: one for each device. Raises ArtifactError if a part is missing.
     """
@@ -223,13 +229,13 @@ def join_shards(shards: Sequence[Array], placement: Placement) -> Array:
         whole[where] = shard
         written[where] = True
     if not written.all():
-        raise ArtifactError(f"some part of an output of shape {list(placement.shape)} is on no device")
+        raise ArtifactError(f"no device has some part of an output of shape {list(placement.shape)}")
     return whole
 
 
 def find_other_copies(shards: Sequence[Array], placement: Placement) -> list[Array]:
-    """Returns one whole array for each device whose copy of a part has other bits than the first device's copy. The array
-    contains this device's copy of the part, and the first copies of all other parts.
+    """Finds the devices whose copy of a part differs in bits from the first device's copy. Returns one whole array for
+    each of them. It contains this device's copy of the part, and the first copies of all other parts.
     """
     if len(shards) == 1:
         return []
@@ -259,7 +265,7 @@ class _Sharding:
     """For each dimension of the array, the mesh axes that split it, the major one first."""
 
     def place(self, shape: tuple[int, ...]) -> Placement:
-        """Returns the placement of an array of this shape; devices are numbered in the mesh's row-major order."""
+        """Returns the placement of an array of this shape. Devices are numbered in the mesh's row-major order."""
         sizes = tuple(self.axes.values())
         shards: list[tuple[tuple[int, int], ...]] = []
         for device in range(prod(sizes)):
@@ -277,12 +283,12 @@ class _Sharding:
 
 
 def split(module: HloModule, entry: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns the operands with which a shard_map is entered, each split into one shard per device."""
+    """Splits each array that enters a shard_map into one shard per device, and returns the shards."""
     spread: dict[tuple[int, Placement], Spread] = {}
     found: list[Cells] = []
     for whole, sharding in zip(operands, _parse_shardings(module, entry, "xla.sdy.in_shardings"), strict=True):
         if not isinstance(whole, Cell):
-            raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
+            raise ArtifactError("expected arrays as the values that enter or leave a shard_map but got a tuple")
         placement = sharding.place(whole.array.shape)
         key = id(whole), placement
         if key not in spread:
@@ -302,8 +308,8 @@ def _cut(whole: Cell, placement: Placement, device: int) -> Shard:
 
 
 def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) -> Cells:
-    """Returns, for each value that leaves a shard_map, one array put together from the devices' parts. If several
-    devices have a copy of a part, the first device's copy counts.
+    """Joins the devices' parts of each value that leaves a shard_map to a whole array. If several devices have a copy
+    of a part, the first device's copy counts.
     """
     shapes = list(leave.shape.tuple_shapes) or [leave.shape]
     joined: list[Cells] = []
@@ -318,7 +324,7 @@ def join(module: HloModule, leave: HloInstruction, operands: Sequence[Cells]) ->
         shards = _list_arrays([read_cells(pick_cells(operand, d)) for d in range(len(placement.shards))])
         if devices and devices != len(placement.shards):
             raise ArtifactError(
-                f"`{leave.name}` joins the values of {devices} devices by a sharding over {len(placement.shards)} devices"
+                f"`{leave.name}` has a sharding over {len(placement.shards)} devices, but joins the values of {devices}"
             )
         joined.append(Cell(join_shards(shards, placement)))
     return tuple(joined) if leave.shape.tuple_shapes else joined[0]
@@ -346,7 +352,7 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
     for value in _VALUE.finditer(attributes.get(name, "")):
         mesh = meshes.get(value[1])
         if mesh is None or mesh[3] or ":" in value[2] or "unreduced" in value[3]:
-            raise NotCoveredError(f"a shard_map whose sharding replay does not understand: `{value[0]}`")
+            raise NotCoveredError(f"a shard_map with a sharding that replay does not understand: `{value[0]}`")
         axes = {axis: int(size) for axis, size in _AXIS.findall(mesh[2])}
         dimensions = tuple(tuple(_NAME.findall(one)) for one in _DIMENSION.findall(value[2]))
         if manual != set(axes) or any(axis not in axes for one in dimensions for axis in one):
@@ -362,5 +368,5 @@ def _parse_shardings(module: HloModule, edge: HloInstruction, name: str) -> list
 def _list_arrays(values: Sequence[Value]) -> list[Array]:
     arrays = [value for value in values if not isinstance(value, tuple)]
     if len(arrays) != len(values):
-        raise ArtifactError("expected arrays at the edges of a shard_map but got a tuple")
+        raise ArtifactError("expected arrays as the values that enter or leave a shard_map but got a tuple")
     return arrays

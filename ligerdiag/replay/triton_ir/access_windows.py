@@ -15,7 +15,7 @@ _HALF = 1 << (REGION_BITS - 1)
 
 
 def make_address(argument: int) -> int:
-    """Returns the address of the first byte of the kernel's argument with this number.
+    """Returns the address of the first byte of a kernel's argument. `argument` is its number.
 
     Addresses are made up: each argument has a region of its own (see `values`).
     """
@@ -23,14 +23,14 @@ def make_address(argument: int) -> int:
 
 
 def find_argument(address: int) -> int:
-    """Returns the number of the argument in whose region the address lies; the kernel may have no such argument."""
+    """Returns the number of the argument whose region contains the address. The kernel need not have such an argument."""
     return ((address + _HALF) >> REGION_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The elements of an access, all within one argument. Each program has a start of its own. The offsets from the start to
-    the elements are the same in all programs.
+    """The elements that an access reads or writes, all within one argument of the kernel. Each program of the grid has
+    its own start. The offsets from the start to the elements are the same in all programs.
     """
 
     argument: int
@@ -52,15 +52,18 @@ class Window:
     """Coordinate of the first accessed element along each axis; None if the axis is broadcast from a single element."""
 
     def get_ends(self, width: int) -> tuple[int, int]:
-        """Returns the offset of the first byte that any program accesses, and of the byte after the last. width: bytes
-        of an element.
+        """Returns the offset of the first byte that a program accesses, and the offset after the last such byte.
+
+        width: bytes of an element.
         """
         reach = [step * (count - 1) for step, count in zip(self.steps, self.counts, strict=True)]
         low = int(self.starts.min()) + sum(min(0, distance) for distance in reach)
         return low, int(self.starts.max()) + sum(max(0, distance) for distance in reach) + width
 
     def find_stride(self) -> int | None:
-        """Returns the number of bytes from one program's start to the next; None if it is not always the same."""
+        """Returns the number of bytes from one program's start to the next program's. Returns None if these distances
+        differ.
+        """
         if self.starts.size < 2:
             return 0
         differences = np.diff(self.starts)
@@ -69,8 +72,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """The elements of a block that a mask selects, if they form a box. The box is the same in each program for which any
-    element is selected.
+    """The elements of a block that a mask selects, if they form a box. Every program that accesses an element has the
+    same box.
     """
 
     programs: Array | None
@@ -81,15 +84,15 @@ class Box:
 
     @property
     def is_empty(self) -> bool:
-        """Returns whether no program accesses any element."""
+        """Returns whether no element is selected in any program."""
         return (self.programs is not None and not self.programs.size) or 0 in self.counts
 
 
 def find_box(mask: Array | None, active: Active, rank: int) -> Box | None:
-    """Returns the box of elements that a mask and the active programs select; None if they form no box.
+    """Returns the box of elements that the mask selects in the active programs. Returns None if they form no box.
 
-    mask: bool[programs or 1, *block], None for all elements. active: bool[programs], None for all programs. rank: number
-    of the block's axes.
+    mask: bool[programs or 1, *block], None for all elements. active: bool[programs], None for all programs. rank:
+    number of the block's axes.
     """
     whole: tuple[None, ...] = (None,) * rank
     chosen = active
@@ -131,7 +134,8 @@ def _find_bounds(mask: Array) -> tuple[tuple[int | None, ...], tuple[int | None,
 
 
 def find_window(address: Array | Sum, box: Box) -> Window | None:
-    """Returns the window of the addresses in a box; None if their steps are irregular or they span several arguments.
+    """Returns the window of the addresses in a box. Returns None if their steps are irregular, or if they belong to
+    several arguments.
 
     address: i64[programs or 1, *block].
     """

@@ -1,5 +1,5 @@
-"""Prepares the operations of a function in Triton IR for evaluation; keeps the values of each call of it; reports
-errors with source lines.
+"""Prepares the operations of a function in Triton IR for evaluation. Also keeps the values of each call of the
+function, and reports errors with source lines.
 
 Preparation drops operations whose results nothing needs, and reads the attributes of each operation once.
 """
@@ -43,7 +43,7 @@ _REMOVABLE = (
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One operation, prepared for evaluation."""
+    """An operation that is prepared for evaluation."""
 
     op: Operation
     compute: Compute | None
@@ -66,7 +66,7 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Code:
-    """One function, prepared for evaluation."""
+    """A function that is prepared for evaluation."""
 
     function: Function
     blocks: list[Region]
@@ -82,13 +82,15 @@ class Library:
         self._codes: dict[str, Code] = {}
 
     def get(self, name: str) -> Code:
-        """Returns the prepared function called `name`; raises NotCoveredError if the module has none."""
+        """Returns the prepared function called `name`. Raises NotCoveredError if the module has no function of this
+        name.
+        """
         if name not in self._codes:
             function = self.functions.get(name)
             if function is None or not function.blocks:
                 raise NotCoveredError(f"a call of `{name}`, which the module does not define")
             if not self._has_lines:
-                raise NotCoveredError("a module whose printed text could not be matched with its operations")
+                raise NotCoveredError("a module of Triton IR whose operations do not match its printed text")
             self._codes[name] = _make_code(function)
         return self._codes[name]
 
@@ -150,8 +152,8 @@ def _find_live(function: Function) -> frozenset[int]:
 
 
 def prepare_pure(op: Operation, function: Function) -> Compute:
-    """Returns a function that computes the results of a pure operation; raises NotCoveredError for an unknown
-    operation.
+    """Returns a function that computes the results of a pure operation. Raises NotCoveredError if the operation is
+    unknown.
     """
     if op.name in CONSTANTS:
         value = CONSTANTS[op.name](op, function)
@@ -163,12 +165,14 @@ def prepare_pure(op: Operation, function: Function) -> Compute:
 
 
 class LocatedError(NotCoveredError):
-    """A NotCoveredError whose message already names a source line, so that callers add none."""
+    """A NotCoveredError whose message already names a source line, so that no caller adds one."""
 
 
 @dataclass(slots=True, eq=False)
 class Activation:
-    """One call of a function that is being evaluated: its values so far, for all programs of the batch."""
+    """One call of a function that is being evaluated. It keeps the values computed so far, for all programs of the
+    batch.
+    """
 
     code: Code
     values: dict[int, Value]
@@ -181,25 +185,25 @@ class Activation:
     returned: list[tuple[Active, list[Value]]] = field(default_factory=list[tuple[Active, list[Value]]])
 
     def take(self, numbers: Sequence[int]) -> list[Value]:
-        """Returns the function's values with these numbers."""
+        """Returns the values with these numbers."""
         return [self.values[number] for number in numbers]
 
     def put(self, numbers: Sequence[int], values: Sequence[Value], active: Active) -> None:
-        """Sets the values with these numbers. If the current block has run before, only the values of the active
-        programs are set; otherwise the values of all programs are.
+        """Sets the values with these numbers. If the current block has run before, they change only for the active
+        programs.
         """
         if len(numbers) != len(values):
-            raise NotCoveredError("an operation whose number of results differs from its type")
+            raise NotCoveredError("an operation whose number of results contradicts its type")
         for number, value in zip(numbers, values, strict=True):
             old = self.values.get(number) if self.merges and active is not None else None
             self.values[number] = value if old is None or active is None else select_programs(active, value, old)
 
 
 class Captured(dict[int, Value]):
-    """The values that a combining function may use: its own values, and scalars of the function that contains the reduction.
-    A reduction or scan combines two elements by such a function.
+    """The values that a combining function may use: its own, and scalars from outside of the reduction or scan. A
+    reduction or scan combines two elements by such a function.
 
-    A combining function runs with a block's elements as its programs, so a scalar is repeated for each element of the
+    A combining function runs with a block's elements as its programs. So a scalar is repeated for each element of the
     program to which it belongs.
     """
 
@@ -210,7 +214,7 @@ class Captured(dict[int, Value]):
     def __missing__(self, number: int) -> Value:
         array = to_array(self._outer[number])
         if array.ndim > 1:
-            raise NotCoveredError("a combining function that uses a tensor from outside")
+            raise NotCoveredError("a reduction or scan whose combining function uses a tensor that is not its argument")
         if array.size > 1:
             array = np.repeat(np.broadcast_to(array, (self._programs,)), self._size // self._programs)
         self[number] = array
@@ -218,8 +222,8 @@ class Captured(dict[int, Value]):
 
 
 def narrow_active(active: Active, gate: Array, programs: int) -> Active:
-    """Returns the active programs for which the condition `gate` is true, as bool[programs]; None if these are all
-    programs of the batch.
+    """Returns the active programs in which the condition `gate` is true, as bool[programs]. Returns None if all
+    programs of the batch remain.
 
     active: bool[programs], None for all programs. gate: bool[programs or 1]. programs: the number of programs in the
     batch.
@@ -230,5 +234,5 @@ def narrow_active(active: Active, gate: Array, programs: int) -> Active:
 
 
 def render_place(op: Operation | None) -> str:
-    """Returns the source line of an operation as a suffix for messages; empty if unknown."""
+    """Returns the source line of an operation as a suffix for messages. Returns an empty string if the line is unknown."""
     return f" ({op.place.file}:{op.place.line})" if op is not None and op.place is not None else ""

@@ -46,8 +46,8 @@ program seems to wait for another.
 
 
 class WaitingError(Exception):
-    """Raised if a program of the batch seems to wait for another one, as at a lock. A loop has then run more than
-    `MOST_WAITING` iterations, in a batch of several programs that uses atomic operations.
+    """Raised if a program of the batch seems to wait for another program, as at a lock. This is assumed of a loop in a
+    batch that uses atomic operations, once it has run more than `MOST_WAITING` iterations.
     """
 
 
@@ -56,8 +56,8 @@ def _has_any(active: Active) -> bool:
 
 
 class KernelEvaluator:
-    """Runs the functions of one module for all programs of a batch, those programs of the grid that are evaluated at
-    once.
+    """Runs the functions of one module for all programs of a batch. A batch is a set of programs of the grid that are
+    evaluated at once.
     """
 
     def __init__(self, library: Library, memory: Memory, grid: tuple[int, int, int], most_rounds: int) -> None:
@@ -263,7 +263,7 @@ class KernelEvaluator:
             if rounds > MOST_WAITING and frame.programs > 1 and self._memory.journal.used_atomics:
                 raise WaitingError
             if rounds > 20 * MOST_WAITING and self._memory.journal.used_atomics:
-                raise NotCoveredError("a grid program that waits for another one")
+                raise NotCoveredError("a program of the grid that waits for another program")
             carried = self._run_region(frame, after, handed, running)
 
     def _call(self, frame: Activation, op: Operation, active: Active) -> list[Value]:

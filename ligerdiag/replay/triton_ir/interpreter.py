@@ -55,8 +55,8 @@ def run_grid(
     *,
     options: GridOptions = DEFAULT,
 ) -> GridOutcome:
-    """Runs the kernel `entry` for the programs of a grid and returns observations; it overwrites arrays of the
-    arguments.
+    """Runs the kernel `entry` for the programs of a grid. Overwrites the arrays in `arguments` and returns
+    observations.
 
     arguments: in the function's order, a C-contiguous array for a pointer, a number for a scalar. Arrays may share
     memory. Raises NotCoveredError if the kernel cannot be evaluated; the arrays' contents are then undefined.
@@ -81,8 +81,8 @@ class _ModuleState:
         self._effects: dict[str, ArgumentEffects] = {}
 
     def find_effects(self, module: TtirModule, entry: str) -> ArgumentEffects:
-        """Returns how the kernel `entry` accesses memory through each of its arguments; a second call returns the
-        stored result.
+        """Returns how the kernel `entry` accesses memory through each of its arguments. The result is stored for
+        further calls.
         """
         if entry not in self._effects:
             self._effects[entry] = compute_argument_effects(module, entry)
@@ -126,10 +126,11 @@ class _Launch:
     ) -> None:
         function = module.functions.get(entry)
         if function is None or not function.blocks:
-            raise NotCoveredError(f"a kernel `{entry}` that its module does not define")
+            raise NotCoveredError(f"a kernel `{entry}` that is missing in the module of its call")
         if len(arguments) != len(function.arguments):
             raise NotCoveredError(
-                f"kernel `{entry}`: it takes {len(function.arguments)} arguments, but its launch passes {len(arguments)}"
+                f"kernel `{entry}`: it takes {len(function.arguments)} arguments, but its launch passes "
+                f"{len(arguments)}"
             )
         if min(grid) < 0 or prod(grid) > MOST_PROGRAMS:
             size = " x ".join(map(str, grid))
@@ -155,7 +156,9 @@ class _Launch:
         if self._options.programs is not None:
             numbers = np.asarray(self._options.programs, np.int64).reshape(-1)
             if numbers.size and (numbers.min() < 0 or numbers.max() >= prod(self._grid)):
-                raise ValueError("Expected programs of the grid")
+                raise ValueError(
+                    "Expected the numbers of programs of the grid, but at least one number is outside of the grid"
+                )
         if self._options.order == "reverse":
             numbers = numbers[::-1]
         with np.errstate(all="ignore"):
@@ -179,7 +182,7 @@ class _Launch:
         except WaitingError:
             meets = self._observed.waited = True
             if is_alone or self._options.together:
-                raise NotCoveredError("a grid program that waits for another one") from None
+                raise NotCoveredError("a program of the grid that waits for another program") from None
             traffic = None
         else:
             traffic = make_traffic(memory.journal.accesses, self._observed.sites, self._buffers, numbers)
@@ -263,12 +266,12 @@ def _make_argument(number: int, argument: Argument, kind: ValueType) -> Value:
         )
     if kind.pointee:
         if not kind.is_pointer or kind.shape:
-            raise NotCoveredError(f"a kernel that gets no descriptor for a parameter of type {kind.text[:80]}")
+            raise NotCoveredError(f"a kernel whose parameter of type {kind.text[:80]} gets no descriptor")
         if argument is not None and not isinstance(argument, np.ndarray):
-            raise NotCoveredError("a kernel that gets a number for a pointer parameter")
+            raise NotCoveredError("a kernel whose pointer parameter gets a number")
         return np.array([make_address(number) if argument is not None else 0], np.int64)
     if argument is None or isinstance(argument, np.ndarray):
-        raise NotCoveredError(f"a kernel that gets a buffer for a parameter of type {kind.text[:80]}")
+        raise NotCoveredError(f"a kernel whose parameter of type {kind.text[:80]} gets a buffer")
     dtype = kind.get_dtype()
     if dtype.kind == "i":
         bits = 8 * dtype.itemsize

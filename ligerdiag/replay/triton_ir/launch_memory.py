@@ -1,4 +1,5 @@
-"""The memory of a launch: loads and stores of all programs of a batch, checked against each argument's bounds.
+"""Implements the memory of a launch: loads and stores of all programs of a batch, checked against each argument's
+bounds.
 
 An access with a *window* (regular steps from a start, see `access_windows`) is a view of the argument's bytes; any
 other access gathers or scatters element by element. An element outside its argument is recorded; its load gives the
@@ -50,9 +51,7 @@ class _Pending:
 
 
 class WrittenBytes:
-    """Records which bytes of the tracked arguments have been written, and which were read before any program had
-    written them.
-    """
+    """Records the bytes of the tracked arguments that programs have written, and the bytes that they read unwritten."""
 
     def __init__(self, sizes: Mapping[int, int], updates: frozenset[int]) -> None:
         """Starts with no byte written. sizes: bytes of each tracked argument. updates: ids of the atomic operations
@@ -71,7 +70,7 @@ class WrittenBytes:
     def note(
         self, argument: int, op: Operation, offsets: Array, width: int, programs: Array, *, reads: bool, writes: bool
     ) -> None:
-        """Records the elements that an operation accesses, until the batch ends.
+        """Records the elements that an operation accesses. The record is pending until the batch ends.
 
         offsets: i64[elements], in bytes from the start of the argument. width: bytes of an element. programs:
         i64[elements], the accessing program's number in the grid.
@@ -96,7 +95,7 @@ class WrittenBytes:
             self._pending.written.append((argument, places))
 
     def commit(self) -> None:
-        """Keeps the records of the current batch, which has ended and will not be undone."""
+        """Keeps the pending records of the current batch, which has ended and will not be undone."""
         for read in self._pending.reads:
             for byte in range(read.width):
                 self._read_unwritten[read.argument][read.offsets + byte] = True
@@ -110,7 +109,7 @@ class WrittenBytes:
         self._pending = _Pending()
 
     def list_unwritten_reads(self) -> tuple[UnwrittenBytes, ...]:
-        """Returns a record for each argument of which some bytes were read before any program had written them."""
+        """Returns a record for each argument with bytes that were read before any program had written them."""
         return tuple(
             UnwrittenBytes(
                 argument=argument,
@@ -143,7 +142,7 @@ class Buffer:
 
 
 def make_buffer(array: Array) -> Buffer:
-    """Returns the bytes of an array, without a copy; raises ValueError if it is not C-contiguous."""
+    """Returns the bytes of an array, without a copy. Raises ValueError if the array is not C-contiguous."""
     if not array.flags.c_contiguous:
         raise ValueError("Expected a contiguous array")
     data = array.reshape(-1).view(np.uint8)
@@ -152,7 +151,7 @@ def make_buffer(array: Array) -> Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoggedAccess:
-    """The accesses of one operation to one argument, in one evaluation for all programs of a batch."""
+    """The accesses of one operation to one argument, by all programs of a batch in one evaluation."""
 
     kind: Kind
     operation: Operation
@@ -170,7 +169,9 @@ class LoggedAccess:
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """The side effects of a batch (the programs that are evaluated at once), so that the batch can be undone."""
+    """The side effects of a batch, recorded so that the batch can be undone. A batch is a set of programs of the grid
+    that are evaluated at once.
+    """
 
     accesses: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
     outside: list[OutOfBounds] = field(default_factory=list[OutOfBounds])
@@ -191,7 +192,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccessSite:
-    """The addresses, the mask and the active programs of one memory operation."""
+    """A memory operation that is being evaluated: its addresses, its mask and the programs that run it."""
 
     operation: Operation
     address: Array | Sum
@@ -201,14 +202,15 @@ class AccessSite:
     active: Active
 
     def get_shape(self, *others: Array | None) -> tuple[int, ...]:
-        """Returns the shape to which the address, the mask and the other arrays broadcast."""
+        """Returns the shape to which the addresses, the mask and the arrays `others` broadcast."""
         shapes = [array.shape for array in (self.mask, *others) if array is not None]
         return np.broadcast_shapes(self.address.shape, *shapes)
 
     @staticmethod
     def get_place(window: Window, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Returns, for each axis of a block, the slice of its elements that the window covers. shape: [programs, *block],
-        whose first axis is ignored.
+        """Returns the part of a block that the window covers: a slice for each axis.
+
+        shape: [programs, *block]; the first axis is ignored.
         """
         return tuple(
             slice(None) if first is None or size == 1 else slice(first, first + count)
@@ -236,8 +238,9 @@ class Memory:
         """i64[programs]: the linear number, in the grid, of each program of the batch."""
 
     def load(self, target: AccessSite, other: Array | None, dtype: DType) -> Array:
-        """Returns the elements that a load reads. other: the values of the elements for which the mask is false; None
-        for zero.
+        """Returns the elements that a load reads.
+
+        other: the values of the elements where the mask is false; None for zeros.
         """
         other = other if target.mask is not None else None
         storage = np.dtype(np.uint8) if dtype == np.bool_ else dtype
@@ -346,12 +349,12 @@ class Memory:
     def locate_elements(
         self, target: AccessSite, kind: Kind, width: int, *others: Array | None
     ) -> tuple[tuple[int, ...], list[tuple[int, Array, Array]]]:
-        """Returns the shape [programs, *block] of an access and, for each argument that it touches, (number, lanes,
-        byte offsets).
+        """Finds the elements of an access in the arguments. Returns the access's shape [programs, *block], and (number,
+        lanes, byte offsets) for each argument that the access touches.
 
-        Lanes are the accessed elements' ascending flat indices in an array of that shape. Elements outside their argument
-        are recorded and omitted. kind: the kind of access, for the records. width: bytes of an element. others:
-        additional arrays that broadcast with the address.
+        Lanes are the elements' flat indices in an array of that shape, in ascending order. Elements outside their
+        argument are recorded and omitted. kind: the kind of access, for the records. width: bytes of an element.
+        others: further arrays that broadcast with the addresses.
         """
         addresses, active = to_array(target.address), target.active
         rank = addresses.ndim - 1
@@ -419,10 +422,11 @@ class Memory:
         return shape, parts
 
     def view_elements(self, argument: int, offsets: Array, dtype: DType) -> tuple[Array, Array]:
-        """Returns an array over the argument's bytes, and the places in it of the elements at the given byte offsets.
+        """Views the argument's bytes as an array. Returns the array, and the positions in it of the elements at these
+        byte offsets.
 
-        If the offsets are not multiples of the element's size, the array consists of single bytes, and each place is a
-        row of byte positions.
+        The array has the dtype of the elements if all offsets are multiples of their size. Otherwise it consists of
+        single bytes, and each position is a row of byte positions.
         """
         buffer = self.buffers[argument]
         if buffer is None:

@@ -27,7 +27,8 @@ MOST_EXAMPLES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """Runs of accessed bytes: the operation site[k] of program[k] accessed bytes start[k] to stop[k] (exclusive).
+    """Ranges of consecutive bytes, each with the program and the operation that accessed it. Run k is bytes start[k] to
+    stop[k] (exclusive), accessed by operation site[k] of program[k].
 
     All four arrays are i64[runs]; a site is a number in `Sites`.
     """
@@ -41,14 +42,14 @@ class Runs:
         return self.start.size
 
     def pick(self, chosen: Array) -> "Runs":
-        """Returns the runs with these indices. chosen: i64[n], positions in `start`, `stop`, `program` and `site`."""
+        """Returns the runs at these positions. chosen: i64[n], positions in `start`, `stop`, `program` and `site`."""
         return Runs(
             start=self.start[chosen], stop=self.stop[chosen], program=self.program[chosen], site=self.site[chosen]
         )
 
 
 def concatenate(parts: Sequence[Runs]) -> Runs:
-    """Returns all runs of the given sets in one."""
+    """Joins several sets of runs to one set."""
     if not parts:
         none = np.zeros(0, np.int64)
         return Runs(start=none, stop=none, program=none, site=none)
@@ -63,7 +64,7 @@ def concatenate(parts: Sequence[Runs]) -> Runs:
 def make_runs(access: LoggedAccess, site: int, buffer: Buffer, programs: Array) -> Runs:
     """Returns the runs of bytes of one logged access.
 
-    site: number of its operation in `Sites`. programs: the number, in the grid, of each program of the batch.
+    site: number of the access's operation in `Sites`. programs: the number, in the grid, of each program of the batch.
     """
     if access.window is None:
         start, length = access.offsets, access.width
@@ -98,8 +99,9 @@ def _expand(window: Window, width: int) -> tuple[Array, int]:
 
 
 def merge(runs: Runs, *, by_site: bool = True) -> Runs:
-    """Returns runs that cover the same bytes as `runs`, after joining overlapping runs of the same program. by_site:
-    join only runs of the same operation.
+    """Joins overlapping runs of the same program, and returns the joined runs. They cover the same bytes.
+
+    by_site: whether to join only runs of the same operation.
     """
     if len(runs) < 2:
         return runs
@@ -131,7 +133,7 @@ def _accumulate_stops(runs: Runs, group: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """The runs of bytes that a group of programs accessed, by kind of access (see `Runs`)."""
+    """The runs of bytes that a group of programs read, wrote, or accessed with atomic operations (see `Runs`)."""
 
     reads: Runs
     writes: Runs
@@ -143,7 +145,7 @@ type Site = tuple[str, int, Operation]
 
 
 class Sites:
-    """The operations that accessed memory; an operation's number is its index in the list `all`."""
+    """Numbers the operations that accessed memory. The number of an operation is its index in the list `all`."""
 
     def __init__(self) -> None:
         self.all: list[Site] = []
@@ -176,8 +178,8 @@ def make_traffic(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Bytes, by address in this process, that one program writes and another one accesses: `start` to `stop`
-    (exclusive).
+    """Bytes that one program writes and another program accesses: addresses `start` to `stop` (exclusive) in this
+    process.
 
     writer, other: the programs' numbers in the grid.
     """
@@ -194,8 +196,8 @@ class Overlap:
 
 
 def find_meetings(traffic: Traffic) -> list[Overlap]:
-    """Returns some of the places where a program writes bytes that another one accesses; the list is empty only if there are
-    no such places.
+    """Returns examples of bytes that one program writes and another program accesses. The list is empty only if there
+    are no such bytes.
     """
     writes, atomics = (
         runs.pick(np.argsort(runs.start, kind="stable"))
@@ -212,8 +214,8 @@ def find_meetings(traffic: Traffic) -> list[Overlap]:
 
 
 def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -> list[Overlap]:
-    """Returns overlaps in which one program of the grid writes bytes that another one reads or writes: for each buffer
-    some of them, not all. Buffers that overlap count as one buffer.
+    """Returns examples, for each buffer, of bytes that one program of the grid writes and another program accesses.
+    Buffers that overlap count as one buffer.
     """
     parts: list[list[int]] = []
     for buffer in sorted((one for one in buffers if one is not None), key=lambda one: one.address):
@@ -236,8 +238,8 @@ def find_meetings_by_place(traffic: Traffic, buffers: Sequence[Buffer | None]) -
 
 
 def find_ordered_atomics(traffic: Traffic, sites: Sites, ordered: frozenset[int]) -> list[Overlap]:
-    """Returns up to `MOST_EXAMPLES` overlaps of two programs' atomic operations, at least one of which has its id in
-    `ordered`.
+    """Returns up to `MOST_EXAMPLES` overlaps of two programs' atomic operations. At least one of the two operations is
+    in `ordered`, a set of `id()`s.
     """
     is_ordered = np.array([id(op) in ordered for _, _, op in sites.all])
     chosen = traffic.atomics.pick(np.flatnonzero(is_ordered[traffic.atomics.site])) if len(traffic.atomics) else None
@@ -309,7 +311,7 @@ def _describe(one: tuple[Runs, int], two: tuple[Runs, int], writes: Runs, access
 
 
 def describe_meeting(overlap: Overlap, sites: Sites, buffers: Sequence[Buffer | None]) -> Meeting:
-    """Returns the arguments, programs and source lines of an overlap of two programs' accesses."""
+    """Returns the arguments, programs and source lines of an overlap between two programs' accesses."""
     write = sites.all[_find_site(overlap.writes, overlap.writer, overlap)]
     other = sites.all[_find_site(overlap.others, overlap.other, overlap)]
     buffer = buffers[write[1]]
@@ -332,7 +334,7 @@ def _find_site(runs: Runs, program: int, overlap: Overlap) -> int:
 
 
 def add_traffic(parts: Sequence[Traffic]) -> Traffic:
-    """Returns one `Traffic` with the runs of all parts. Each program may be in one part only."""
+    """Joins several records of traffic to one. Each program may be in one of them only."""
     return Traffic(
         reads=concatenate([part.reads for part in parts]),
         writes=concatenate([part.writes for part in parts]),

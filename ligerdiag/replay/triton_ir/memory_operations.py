@@ -37,8 +37,7 @@ from ligerdiag.replay.triton_ir.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomicOrder:
-    """Says which atomic operations of a module depend on the order in which programs run them. Each operation is given
-    by its `id()`.
+    """The atomic operations of a module whose effect depends on the order of the programs. Each is given by its `id()`.
 
     Other atomic updates commute: only the rounding of their sums depends on the order.
     """
@@ -55,7 +54,7 @@ class AtomicOrder:
 
 
 def find_atomic_order(module: TtirModule) -> AtomicOrder:
-    """Returns which atomic operations, in all functions of the module, depend on the order of programs."""
+    """Finds the atomic operations of the module whose effect depends on the order of the programs."""
     atomics: list[tuple[Operation, str, bool]] = []
     for function in module.functions.values():
         used = {operand for op in function.operations for operand in op.operands}
@@ -90,15 +89,15 @@ _KINDS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSite, Array], Array]:
-    """Returns a function that evaluates an atomic update: it takes memory, place and values, and returns the old
-    values.
+    """Returns a function that evaluates an atomic update. The function takes the memory, the addresses and the values,
+    and returns the old values.
 
-    kind: the update, such as `fadd`; if empty, the update that the operation, a `tt.atomic_rmw`, names.
+    kind: the update, such as `fadd`. If it is empty, the text of `op`, a `tt.atomic_rmw`, names the update.
     """
     kind = kind or parse_word(op.text, "tt.atomic_rmw")
     function = _KINDS.get(kind)
     if function is None:
-        raise NotCoveredError(f"tt.atomic_rmw {kind}")
+        raise NotCoveredError(f"tt.atomic_rmw with the operation {kind}")
 
     def compute(memory: Memory, target: AccessSite, value: Array) -> Array:
         def combine(old: Array, new: Array) -> Array:
@@ -114,8 +113,8 @@ def prepare_update(op: Operation, kind: str = "") -> Callable[[Memory, AccessSit
 
 
 def compare_and_swap(memory: Memory, target: AccessSite, expected: Array, value: Array) -> Array:
-    """Evaluates a `tt.atomic_cas`: where the old value equals `expected` bit by bit, `value` replaces it. Returns the
-    old values.
+    """Evaluates a `tt.atomic_cas` and returns the old values. Where the old value equals `expected` bit by bit, `value`
+    replaces it.
     """
     shape = target.get_shape(expected, value)
     joined: Any = np.empty(
@@ -150,7 +149,7 @@ def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[
     for argument, lanes, offsets in parts:
         whole, places = memory.view_elements(argument, offsets, dtype)
         if places.ndim > 1:
-            raise NotCoveredError("a misaligned atomic operation: its address is no multiple of the element's size")
+            raise NotCoveredError("a misaligned atomic operation: its address is not a multiple of the element's size")
         if memory.keeps_overwritten:
             touched = np.unique(places)
             memory.journal.overwritten.append((whole, touched, whole[touched]))
@@ -170,7 +169,7 @@ def _update(memory: Memory, target: AccessSite, value: Array, combine: Callable[
 
 
 def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
-    """Returns the result of a `tt.make_tensor_ptr` or `tt.make_tensor_descriptor`. values: its operands."""
+    """Evaluates a `tt.make_tensor_ptr` or `tt.make_tensor_descriptor` with the operands `values`."""
     arrays = [to_array(value) for value in values]
     is_descriptor = op.name == "tt.make_tensor_descriptor"
     rank = (len(arrays) - 1) // (2 if is_descriptor else 3)
@@ -185,9 +184,9 @@ def make_pointer(op: Operation, values: Sequence[Value]) -> BlockPointer:
 
 
 def advance(pointer: Value, steps: Sequence[Value]) -> BlockPointer:
-    """Returns a block pointer moved by offsets in elements, one per axis, as `tt.advance` does."""
+    """Evaluates `tt.advance`: returns the block pointer, moved by an offset for each axis. The offsets count elements."""
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("tt.advance of a value that should be a block pointer, but is none")
+        raise NotCoveredError("tt.advance of a value that is not a block pointer")
     offsets = tuple(old + to_array(step) for old, step in zip(pointer.offsets, steps, strict=True))
     return BlockPointer(base=pointer.base, shape=pointer.shape, strides=pointer.strides, offsets=offsets)
 
@@ -201,20 +200,20 @@ def reach_block(
     *,
     rows: Array | None = None,
 ) -> tuple[Array | Sum, Array | None]:
-    """Returns the addresses and the mask of a block's elements, [programs, *block]; the mask is None if it is always
-    true.
+    """Returns the addresses and the mask of a block's elements, both [programs, *block]. The mask is None if it is true
+    for all elements.
 
     starts: the block's position on each axis. checked: axes on which elements outside the tensor are masked. width:
     bytes of an element. rows: coordinates along the first axis, for a gather or scatter.
     """
     if not isinstance(pointer, BlockPointer):
-        raise NotCoveredError("an access through a value that should be a block pointer, but is none")
+        raise NotCoveredError("an access through a value that is not a block pointer")
     rank = len(block)
     address: Array | Sum = pointer.base.reshape(-1, *(1,) * rank)
     mask: Array | None = None
     skipped = len(pointer.shape) - rank
     if skipped:
-        raise NotCoveredError("a block whose rank differs from that of its tensor")
+        raise NotCoveredError("a block and a tensor of different ranks")
     for axis, size in enumerate(block):
         ones = [1] * rank
         ones[axis] = size
@@ -265,7 +264,7 @@ _REDUCTIONS = {"add": "fadd", "min": "min", "max": "max", "and": "and", "or": "o
 def access_descriptor(
     memory: Memory, op: Operation, function: Function, values: Sequence[Value], active: Active
 ) -> Array | None:
-    """Evaluates a `tt.descriptor_*` operation: returns the loaded elements, None if it stores.
+    """Evaluates a `tt.descriptor_*` operation. Returns the loaded elements, or None if the operation stores.
 
     Elements outside the tensor are masked on all axes.
     """
@@ -303,7 +302,7 @@ def access_descriptor(
     if op.name == "tt.descriptor_reduce":
         word = parse_word(op.text, op.name)
         if word not in _REDUCTIONS:
-            raise NotCoveredError(f"tt.descriptor_reduce {word}")
+            raise NotCoveredError(f"tt.descriptor_reduce with the operation {word}")
         name = "add" if word == "add" and dtype.kind == "i" else _REDUCTIONS[word]
         if kind.pointee.startswith("ui") and word in ("min", "max"):
             name = f"u{word}"
@@ -319,7 +318,7 @@ def _find_source(op: Operation, function: Function) -> int:
     """
     tensors = [operand for operand in op.operands[1:] if len(parse_type(function.types[operand]).shape) > 0]
     if not tensors:
-        raise NotCoveredError(f"{op.name} that stores no tensor")
+        raise NotCoveredError(f"{op.name} without a tensor to store")
     return tensors[-1]
 
 
@@ -330,9 +329,9 @@ def _take_source(op: Operation, function: Function, rest: Sequence[Array]) -> Ar
 def evaluate_memory_operation(
     frame: Activation, instruction: Instruction, numbers: Array, grid: tuple[int, int, int], active: Active
 ) -> list[Value]:
-    """Returns the results of an operation on addresses, memory or the grid.
+    """Evaluates an operation on addresses, memory or the grid, and returns its results.
 
-    numbers: the linear number, in the grid, of each program of the batch.
+    numbers: the number of each program of the batch; the programs of the grid are numbered consecutively.
     """
     op, function = instruction.op, frame.code.function
     values = frame.take(op.operands)
@@ -359,7 +358,7 @@ def evaluate_memory_operation(
 def _get_grid_number(op: Operation, numbers: Array, grid: tuple[int, int, int]) -> Array:
     axis = "xyz".find(parse_word(op.text, op.name) or "?")
     if axis < 0:
-        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
+        raise NotCoveredError(f"a {op.name} whose axis could not be read")
     width, height, _ = grid
     if op.name == "tt.get_num_programs" or grid[axis] == 1:
         return np.array([grid[axis] if op.name == "tt.get_num_programs" else 0], np.int32)
@@ -409,5 +408,5 @@ def _access(
 
 def _make_target(op: Operation, address: Value, mask: Array | None, active: Active) -> AccessSite:
     if isinstance(address, BlockPointer):
-        raise NotCoveredError("an access through a block pointer")
+        raise NotCoveredError(f"{op.name} through a block pointer")
     return AccessSite(operation=op, address=address, mask=mask, active=active)

@@ -14,8 +14,8 @@ from ligerdiag.replay.ops.scope import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descriptor:
-    """A tensor descriptor that the host makes and passes as an argument; the type of the kernel's argument has the
-    block's shape.
+    """A tensor descriptor that the host makes and passes as an argument. The kernel's parameter has a type with the
+    shape of a block.
     """
 
     array: Array
@@ -31,7 +31,7 @@ type Argument = Array | Scalar | Descriptor | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """How a launch is evaluated: which programs run, in which order, and what is recorded."""
+    """Says how to evaluate a launch: which programs run, in which order, and what is recorded."""
 
     order: Literal["grid", "reverse"] = "grid"
     """The order in which programs run: the order of the grid, in which x changes fastest, or the reverse."""
@@ -62,7 +62,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """Bytes that one program of a launch writes and another one reads or writes."""
+    """Bytes that one program of a launch writes and another program reads or writes."""
 
     argument: int
     """Number of the argument through which the writer wrote the bytes."""
@@ -82,8 +82,8 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnwrittenBytes:
-    """Bytes of an argument that were read before any program had written them, and a description of the first of these
-    reads.
+    """Bytes of an argument that were read before any program had written them. The fields also describe the first such
+    read.
     """
 
     argument: int
@@ -100,7 +100,9 @@ class UnwrittenBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfBounds:
-    """Accesses outside an argument's bytes by one operation of the kernel: loads give zero, stores are dropped."""
+    """Accesses of one operation of the kernel to bytes outside of an argument. Such loads give zero, and such stores
+    are dropped.
+    """
 
     argument: int | None
     """Number of the argument; None if the pointer belongs to no argument."""

@@ -70,7 +70,7 @@ class ValueType:
         return bool(self.pointee) and self.dtype is not None
 
     def get_dtype(self) -> DType:
-        """Returns the dtype of the elements; raises NotCoveredError if the type has none."""
+        """Returns the dtype of the elements. Raises NotCoveredError if NumPy has no dtype for them."""
         if self.dtype is None:
             raise NotCoveredError(f"a value of type {self.text[:80]}")
         return self.dtype
@@ -78,7 +78,7 @@ class ValueType:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> ValueType:
-    """Returns a type from its text as MLIR prints it; raises NotCoveredError for absurdly large tensors."""
+    """Parses a type that MLIR has printed. Raises NotCoveredError for a tensor of more than `MOST_ELEMENTS` elements."""
     shape, element = parse_shape(text), parse_element(text)
     if prod(shape) > MOST_ELEMENTS:
         raise NotCoveredError(f"a tensor of {prod(shape)} elements, more than {MOST_ELEMENTS}")
@@ -89,7 +89,9 @@ def parse_type(text: str) -> ValueType:
 
 
 def find_dtype(element: str) -> DType:
-    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`; raises NotCoveredError for others."""
+    """Returns the dtype of an element type such as `bf16` or `!tt.ptr<f32>`. Raises NotCoveredError if NumPy has none
+    for it.
+    """
     if element.startswith("!tt.ptr"):
         return np.dtype(np.int64)
     name = (
@@ -106,7 +108,7 @@ def is_float(dtype: DType) -> bool:
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Returns whether the dtype is bf16, f16 or f8: arithmetic then runs in f32 and is rounded."""
+    """Returns whether the dtype is bf16, f16 or f8. Arithmetic on these runs in f32 and is rounded."""
     return dtype in _NARROW
 
 
@@ -135,7 +137,7 @@ class Sum:
         return np.broadcast_shapes(*(term.shape for term in self.terms))
 
     def to_array(self) -> Array:
-        """Returns the elements; adds the terms at the first call."""
+        """Returns the elements. The first call adds the terms."""
         if self._array is None:
             total = self.terms[0]
             for term in self.terms[1:]:
@@ -146,7 +148,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockPointer:
-    """A block pointer or tensor descriptor; each of its arrays has the shape [programs]."""
+    """A block pointer or tensor descriptor of all programs. Each of its arrays has the shape [programs]."""
 
     base: Array
     """Address of the tensor's first element."""
@@ -167,7 +169,7 @@ evaluated.
 
 
 def to_array(value: Value) -> Array:
-    """Returns the elements of a value as an array; raises NotCoveredError for a block pointer."""
+    """Returns the elements of a value as an array. Raises NotCoveredError for a block pointer."""
     if isinstance(value, Sum):
         return value.to_array()
     if isinstance(value, BlockPointer):
@@ -205,7 +207,9 @@ def _add_term(terms: list[Array], term: Array) -> None:
 
 
 def add_lazily(left: Array | Sum, right: Array | Sum, dtype: DType, sign: int = 1) -> Array | Sum:
-    """Returns left + sign * right of integers: a `Sum` if that is smaller and cannot overflow, otherwise an array."""
+    """Returns the integers left + sign * right. The result is a `Sum` if that is smaller and cannot overflow, otherwise
+    an array.
+    """
     one = left if isinstance(left, Sum) else None
     two = right if isinstance(right, Sum) else None
     if one is None and two is None:
@@ -233,7 +237,7 @@ def _add(left: Array, right: Array, sign: int) -> Array:
 
 
 def make_sum(value: Array | Sum) -> Sum:
-    """Returns integers as a `Sum`, of one term if they are an array."""
+    """Returns integers as a `Sum`. An array becomes a `Sum` of one term."""
     if isinstance(value, Sum):
         return value
     wide = value.astype(np.int64, copy=False)
@@ -243,7 +247,7 @@ def make_sum(value: Array | Sum) -> Sum:
 
 
 def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
-    """Returns the product of a `Sum` and an integer as a `Sum`; None if it might overflow."""
+    """Returns the product of a `Sum` and an integer as a `Sum`. Returns None if the product might overflow."""
     ends = (value.low * factor, value.high * factor)
     limits = np.iinfo(dtype)
     if min(ends) < limits.min or max(ends) > limits.max:
@@ -252,14 +256,17 @@ def scale_lazily(value: Sum, factor: int, dtype: DType) -> Sum | None:
 
 
 def reshape_terms(value: Value, change: Callable[[Array], Array]) -> Array | Sum:
-    """Returns the value with the function `change` applied to its array, or to each term if it is a `Sum`."""
+    """Applies `change` to an array, or to each term of a `Sum`, and returns the result."""
     if isinstance(value, Sum):
         return Sum(tuple(change(term) for term in value.terms), value.dtype, value.low, value.high)
     return change(to_array(value))
 
 
 def select_programs(chosen: Array, new: Value, old: Value) -> Value:
-    """Returns `new` for the programs where `chosen`, bool[programs], is true, and `old` for the others."""
+    """Returns the new value for the chosen programs and the old value for all others.
+
+    chosen: bool[programs].
+    """
     if new is old:
         return new
     if isinstance(new, BlockPointer) and isinstance(old, BlockPointer):
@@ -286,8 +293,8 @@ def _choose(chosen: Array, new: Array, old: Array) -> Array:
 
 
 def fill(value: Array, shape: Sequence[int]) -> Array:
-    """Returns a read-only view of the array, broadcast to [n, *shape], where n is the length of the array's first axis,
-    the axis of programs.
+    """Broadcasts the array to the shape [n, *shape] and returns a read-only view. The length of the array's first axis,
+    the axis of programs, is `n`.
     """
     return np.broadcast_to(value, (value.shape[0], *shape))
 

@@ -1,10 +1,10 @@
 """Renders the report of `ligerdiag.opcheck` as text: each call with its buffers, then the problems."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from ligerdiag.model.findings import SourceLine
 from ligerdiag.model.opcheck_report import CheckedCall, OpcheckReport, Problem
+from ligerdiag.source_text import compute_place
 from ligerdiag.text import compute_printable, count_of
 
 
@@ -59,20 +59,14 @@ def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
 def _list_problem(problem: Problem) -> Iterator[str]:
     yield f"error[{problem.kind.value}]: {problem.message}"
     if problem.source is not None:
-        yield f"  --> {_render_place(problem.source)}"
+        yield f"  --> {compute_place(problem.source)}"
     for line in problem.evidence:
         yield f"   {line}"
     for line in problem.lines:
-        yield f"   code: {_render_place(line)}"
+        yield f"   code: {compute_place(line)}"
     if problem.help:
         yield f"   help: {problem.help}"
 
 
 def _locate(source: SourceLine | None) -> str:
-    return f" at {_render_place(source)}" if source is not None else ""
-
-
-def _render_place(source: SourceLine) -> str:
-    """Returns file and line; the file from the current folder on if it is in there."""
-    file = Path(source.file)
-    return f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}:{source.line}"
+    return f" at {compute_place(source)}" if source is not None else ""

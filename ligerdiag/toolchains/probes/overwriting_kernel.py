@@ -44,7 +44,7 @@ def call_by_pallas(values):
 
 
 def compute(x, w):
-    """Returns the kernel's output, and a matrix product that reads the operand which the kernel overwrites."""
+    """Returns the kernel's output, and a matrix product that reads the kernel's overwritten operand."""
     values = x @ w + 1.0
     call = call_by_jax_triton if importlib.util.find_spec("jax_triton") else call_by_pallas
     (total,) = call(values)

@@ -51,7 +51,7 @@ def test_an_update_leaves_its_operand_unchanged() -> None:
 
 def test_a_start_index_that_is_an_array_is_not_covered() -> None:
     start = np.zeros(4, np.int32)
-    with pytest.raises(NotCoveredError, match="start indices that are arrays"):
+    with pytest.raises(NotCoveredError, match="arrays instead of scalars as start indices"):
         evaluate_module(parse_text(SLICE.replace("INDEX", "s32")), [OPERAND, start, start, OPERAND[:2, :3]])
 
 

@@ -1,4 +1,4 @@
-"""Finds the globals of a module that depend on what JAX says of the devices.
+"""Finds the globals of a module that depend on JAX's answers about devices.
 
 A worker answers such a question with the target's devices, and the caller's JAX has answered with its own, so these
 globals differ although nobody has changed them. `compute_bases` makes their values once more with the caller's answers:
@@ -23,10 +23,11 @@ _QUERIES = frozenset(
 def compute_bases(
     module: ModuleType, lines: Iterable[int], others: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """Returns, for each global of the module that depends on the devices, its value with the answers of this machine;
-    and the names of those whose values could not be made.
+    """Computes those globals of the module that depend on the devices once more, with JAX's answers on this machine.
+    Returns their values by name, and the names of the globals whose values could not be computed.
 
-    lines: the lines at which the module asked while it was imported. others: the same values of other modules.
+    lines: the lines at which the module asked for devices while it was imported. others: the values of such globals of
+    other modules.
     """
     asked = set(lines)
     imported = {name for found in others.values() for name in found}
@@ -62,7 +63,7 @@ def compute_bases(
 
 
 def list_remembered(module: ModuleType) -> frozenset[str]:
-    """Returns the names of the module's globals in which a function may keep an answer about the devices."""
+    """Returns the names of the module's globals in which one of its functions may store an answer about the devices."""
     functions = [
         one for one in vars(module).values() if isinstance(one, FunctionType) and one.__module__ == module.__name__
     ]

@@ -1,8 +1,8 @@
-"""Notices, in the caller's process, that the file of an imported module has changed since.
+"""Notices, in the caller's process, that the file of a module has changed since the module was imported.
 
-A worker imports the new file. What the caller's process has not changed is then to be as in the new file, so the state of
-each module is remembered when it is recorded for the first time. If the file had changed before, nobody knows which of the
-two differs from what was imported: a worker keeps the file's values and says so.
+A worker imports the new file. What the caller's process has not changed is then to be as in the new file, so the state
+of each module is remembered when it is recorded for the first time. If the file had changed before, nobody knows which
+of the two differs from what was imported: a worker keeps the file's values and says so.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ _first: dict[str, _FirstState] = {}
 
 
 def find_unchanged(module: ModuleType, digests: Mapping[str, str]) -> frozenset[str] | None:
-    """Returns the names whose values are as they were before the module's file changed; None if it has not changed.
+    """Returns the names of globals that still have their values from before the module's file changed. Returns None if
+    the file has not changed.
 
     digests: the digests of the module's values now (`digest_node`), by name.
     """
@@ -45,7 +46,7 @@ def find_unchanged(module: ModuleType, digests: Mapping[str, str]) -> frozenset[
 
 
 def was_edited_before(module: ModuleType) -> bool:
-    """Returns whether the module's file had changed before `find_unchanged` got the module for the first time."""
+    """Returns whether the module's file had already changed when `find_unchanged` was first called for the module."""
     first = _first.get(module.__name__)
     return first is not None and first.was_edited
 
@@ -66,7 +67,7 @@ def _was_edited(module: ModuleType) -> bool:
 
 
 def digest_node(nodes: list[StateNode], number: int) -> str:
-    """Returns a sha256 of the content of a node with all its parts."""
+    """Returns a sha256 of the content of a node and of all its parts."""
     places: dict[int, int] = {}
     digest = sha256()
 

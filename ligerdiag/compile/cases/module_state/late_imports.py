@@ -21,7 +21,9 @@ from ligerdiag.errors import is_project_file
 
 
 class LateImports(MetaPathFinder):
-    """An import finder that finds what the other finders find, and notices when a module of the user's is executed."""
+    """An import finder that notices when a module of the user's is executed. It finds a module through all other
+    finders.
+    """
 
     def __init__(self) -> None:
         self._record: StateRecord | None = None
@@ -32,11 +34,11 @@ class LateImports(MetaPathFinder):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns the parts of the caller's state that differ and could not be brought along."""
+        """Returns a line for each part of the caller's state that differs in this process and could not be transferred."""
         return () if self._merger is None else tuple(self._merger.notes)
 
     def use(self, record: StateRecord | None) -> None:
-        """Makes the modules that are imported from now on get the state of this record; None ends that."""
+        """Makes all modules that are imported from now on get the state of this record. None ends that."""
         self._record, self._merger = record, None if record is None else StateMerger(record)
         self._waiting, self._bases = [], {}
         if self in sys.meta_path:
@@ -47,7 +49,9 @@ class LateImports(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec that another finder has for the module; None if there is none."""
+        """Returns the spec that one of the other import finders has for the module. Returns None if none of them has
+        one.
+        """
         for finder in [one for one in sys.meta_path if one is not self]:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is None:

@@ -46,8 +46,8 @@ type _Path = str
 
 
 class StateMerger:
-    """Merges one record into the modules of this process. `notes` names the parts of the caller's state that differ and
-    could not be brought along.
+    """Gives the modules of this process the state of the caller's process, as one record has it. `notes` has a line for
+    each part of the state that differs and could not be transferred.
     """
 
     def __init__(self, record: StateRecord) -> None:
@@ -62,10 +62,11 @@ class StateMerger:
         self._same: dict[tuple[int, int], bool] = {}
 
     def merge_module(self, module: ModuleType, bases: Mapping[str, Any], kept: Iterable[str] = ()) -> None:
-        """Gives a module's globals and classes the caller's values.
+        """Gives a module's globals and classes the values that they have in the caller's process.
 
-        bases: for globals that depend on JAX's devices, the value that the import would have made in the caller's process;
-        a part of the state that equals it has not been changed there. kept: names of globals that stay as they are.
+        bases: for each global that depends on JAX's devices, the value that an import in the caller's process would
+        have given it. If a part of the caller's state equals this value, the caller has not changed it. kept: names of
+        globals that must not be changed.
         """
         own, wanted = vars(module), self._record.modules.get(module.__name__)
         kept = set(kept)
@@ -85,7 +86,9 @@ class StateMerger:
                 self._merge_class(kind, nodes, f"{module.__name__}.{qualname}")
 
     def note_differences(self, module: ModuleType) -> None:
-        """Notes each value that differs from the caller's, in a module whose file has changed since its import there."""
+        """Notes each value of the module that differs from the caller's. The module's file has changed since the caller
+        imported it.
+        """
         nodes = dict(self._record.modules.get(module.__name__, {}))
         for qualname, own in self._record.classes.get(module.__name__, ()):
             nodes |= {f"{qualname}.{name}": number for name, number in own.items()}
@@ -361,7 +364,7 @@ class StateMerger:
                 del own[name]
 
     def is_same(self, number: int, value: Any) -> bool:
-        """Returns whether a value of this process equals the node."""
+        """Returns whether a value of this process equals the value in the node with this number."""
         key = (number, id(value))
         if key not in self._same:
             self._same[key] = True  # a part of itself: equal if the rest is

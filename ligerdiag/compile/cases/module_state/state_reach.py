@@ -27,7 +27,9 @@ _MOST_OBJECTS = 100_000
 
 
 class NameReach:
-    """The names that code can look up, starting from some values, and the classes of the user's that it can use."""
+    """Finds the names that the code of some values can look up, and the user's classes that it can use. All code that
+    this code uses counts as well.
+    """
 
     def __init__(
         self, modules: Mapping[str, ModuleType], roots: Iterable[object], owned: Container[int] = frozenset()

@@ -46,7 +46,7 @@ _GPU = ("gpu", "cuda", "rocm")
 
 
 def list_state_modules(by_value: frozenset[str]) -> dict[str, ModuleType]:
-    """Returns the user's modules that are imported here and that a worker imports, by name.
+    """Returns the user's modules, by name, that are imported here and that a worker can import.
 
     by_value: names of modules that a worker cannot import.
     """
@@ -63,8 +63,8 @@ def list_state_modules(by_value: frozenset[str]) -> dict[str, ModuleType]:
 
 
 def read_state(roots: Iterable[object], by_value: frozenset[str]) -> tuple[StateRecord, tuple[type[Any], ...]]:
-    """Returns the state of the user's modules as far as code can reach it from `roots`, and the classes that it contains
-    by value.
+    """Returns the state of the user's modules that code can use, starting from `roots`. Also returns the classes that
+    the record of the state contains by value.
 
     roots: the function and the values that it gets. by_value: names of modules that a worker cannot import.
     """
@@ -183,7 +183,7 @@ class _Encoder:
         self._room = MAXIMUM_BYTES
 
     def encode(self, value: object) -> int:
-        """Returns the number of the value's node."""
+        """Adds a value to the record as a node, and returns the node's number."""
         key = (type(value), repr(value)) if type(value) in PLAIN else id(value)
         if key in self._known:
             return self._known[key]
@@ -320,7 +320,7 @@ class _Encoder:
         pickler.dump(value)
         self.classes += pickler.classes
         if stream.tell() > MAXIMUM_BYTES:
-            raise ValueError("it is too large")
+            raise ValueError(f"the object takes more than {MAXIMUM_BYTES} bytes when pickled")
         return stream.getvalue()
 
 

@@ -1,5 +1,5 @@
-"""Defines the record of the state of the user's modules, and the facts about values that both sides compute: the caller,
-which records the state, and the worker, which compares it with that of its own import.
+"""Defines the record of the state of the user's modules. Also computes the facts about values that two processes need:
+the caller, which records its state, and the worker, which compares it with the state after its own import.
 
 A record is a graph: each value is a node, and a node names its parts by their numbers. So two names of one object in
 the caller's process remain two names of one object in the worker. A record depends on nothing but the values: equal
@@ -48,7 +48,9 @@ _INERT_TYPES = frozenset(
 
 
 class NodeKind(StrEnum):
-    """The kinds of nodes; each says what `StateNode.data`, `StateNode.parts` and `StateNode.named` hold."""
+    """The kinds of nodes. The text below each kind says what the fields `data`, `parts` and `named` of such a
+    `StateNode` hold.
+    """
 
     PLAIN = "plain"
     """data: the value."""
@@ -90,7 +92,7 @@ type Reference = tuple[str, str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class StateNode:
-    """A value of the caller's process; see `NodeKind`."""
+    """A value of the caller's process. See `NodeKind`."""
 
     kind: NodeKind
     data: Any = None
@@ -101,7 +103,7 @@ class StateNode:
 
 @dataclass(slots=True)
 class StateRecord:
-    """The state of those parts of the user's modules that a function can reach."""
+    """The state of the user's modules, as far as a function can use it."""
 
     nodes: list[StateNode] = field(default_factory=list[StateNode])
     modules: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
@@ -122,7 +124,7 @@ class StateRecord:
 
 
 def render_state(record: StateRecord) -> bytes:
-    """Returns the record as a pickle; equal records have equal pickles."""
+    """Returns the record as a pickle. Equal records have equal pickles."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)
     pickler.fast = True  # whether two equal texts are one object, which pickle would note, is chance
@@ -141,7 +143,9 @@ def describe_type(value: object) -> str:
 
 
 def is_inert(value: object) -> bool:
-    """Returns whether the value cannot change what a program computes, or belongs to the process alone."""
+    """Returns whether the value, such as a lock, is left out of the record. It cannot change what a program computes,
+    or it has a meaning in its own process only.
+    """
     kind = cast("type[Any]", type(value))
     if isinstance(value, BuiltinFunctionType):
         return False
@@ -149,13 +153,15 @@ def is_inert(value: object) -> bool:
 
 
 def read_jax_version() -> str:
-    """Returns the version of this process's JAX; empty if it is not imported."""
+    """Returns the version of the JAX that this process has imported. Returns an empty string if it has not imported
+    JAX.
+    """
     return str(getattr(sys.modules.get("jax"), "__version__", ""))
 
 
 def read_array(value: Any) -> tuple[ArrayFacts, bytes] | None:
-    """Returns the facts about an array of NumPy or JAX and its values; None for any other value, and for an array whose
-    values cannot be read, such as a random key or a deleted array.
+    """Returns the facts about an array of NumPy or JAX, and its values as bytes. Returns None for any other value. Also
+    returns None for an array whose values cannot be read, such as a random key or a deleted array.
     """
     library: Any = sys.modules.get("jax")
     is_jax = library is not None and isinstance(value, library.Array)
@@ -173,7 +179,7 @@ def read_array(value: Any) -> tuple[ArrayFacts, bytes] | None:
 
 
 def digest_code(code: CodeType) -> str:
-    """Returns a sha256 of the code and its place; equal for the code objects of one function in two processes."""
+    """Returns a sha256 of the code, with its file and line. It is the same for one function in two processes."""
     digest = sha256()
     _add_code(digest, code)
     return digest.hexdigest()
@@ -197,7 +203,7 @@ def _render_constant(value: object) -> str:
 
 
 def is_bulky(value: object) -> bool:
-    """Returns whether this is a large container of nothing but plain values."""
+    """Returns whether the value is a large container that contains only plain values."""
     if type(value) not in (list, tuple, dict) or len(cast("list[object]", value)) < MANY:
         return False
     items = cast("dict[object, object]", value)
@@ -207,7 +213,9 @@ def is_bulky(value: object) -> bool:
 
 
 def read_attributes(value: object) -> Mapping[str, Any] | None:
-    """Returns the attributes that an object itself has, by name; None for an object without a place for any."""
+    """Returns the attributes that the object itself has, by name, without those of its class. Returns None for an
+    object that cannot have attributes.
+    """
     found: dict[str, Any] = {}
     has_any = False
     for kind in type(value).__mro__:
@@ -228,8 +236,8 @@ def read_attributes(value: object) -> Mapping[str, Any] | None:
 
 
 def describe_placement(value: Any) -> str:
-    """Returns a text that describes a mesh or a sharding without its devices; "" for any other value. A worker has other
-    devices than the caller.
+    """Describes a mesh or a sharding without its devices, because a worker has other devices than the caller. Returns
+    an empty string for any other value.
     """
     match describe_type(value):
         case "jax.Mesh" | "jax.AbstractMesh":

@@ -60,7 +60,7 @@ def multiply(left: Array, right: Array, accumulator: Array, dtype: DType, *, cut
 
 
 def cut_to_tf32(array: Array) -> Array:
-    """Returns f32 numbers with their mantissas cut to 10 bits, the precision of tf32."""
+    """Cuts the mantissas of f32 numbers to 10 bits, the precision of tf32."""
     bits = array.view(np.uint32) & np.uint32(0xFFFFE000)
     return bits.view(np.float32)
 

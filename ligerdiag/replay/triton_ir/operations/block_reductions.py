@@ -44,9 +44,10 @@ _MOST_CALLS = 8
 
 
 def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operation) -> str:
-    """Returns the name of the single operation that a reduction's region computes; empty if there are several.
+    """Returns the name of the operation that a reduction's region computes. Returns an empty string if the region
+    computes several operations.
 
-    If the region only calls a function that computes a single operation, this operation counts.
+    If the region only calls a function, the operation that this function computes counts.
     """
     blocks = op.regions[0] if op.regions else ()
     if not blocks:
@@ -69,13 +70,14 @@ def find_ufunc(functions: Mapping[str, Function], function: Function, op: Operat
 def _get_axis(op: Operation) -> int:
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError(f"a {op.name} whose axis its text does not show")
+        raise NotCoveredError(f"a {op.name} whose axis could not be read")
     return axis + 1
 
 
 def reduce(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.reduce`. name: the name of the only operation in its region, see `find_ufunc`.
-    combine: runs the region.
+    """Evaluates a `tt.reduce`.
+
+    name: the name of the only operation in its region, see `find_ufunc`. combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
@@ -107,15 +109,16 @@ def _find_reduction(name: str, dtype: DType) -> Any:
 
 
 def scan(op: Operation, function: Function, name: str, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.scan`. name: the name of the only operation in its region, see `find_ufunc`.
-    combine: runs the region.
+    """Evaluates a `tt.scan`.
+
+    name: the name of the only operation in its region, see `find_ufunc`. combine: runs the region.
     """
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])
     axis = _get_axis(op)
     reverse = re.search(r"reverse = (\w+)", op.text)
     if reverse is None:
-        raise NotCoveredError("a tt.scan whose direction its text does not show")
+        raise NotCoveredError("a tt.scan whose direction could not be read")
     moved = [np.moveaxis(array, axis, -1) for array in arrays]
     if reverse[1] == "true":
         moved = [array[..., ::-1] for array in moved]
@@ -133,7 +136,7 @@ def scan(op: Operation, function: Function, name: str, values: Sequence[Value], 
 
 
 def map_elements(op: Operation, function: Function, values: Sequence[Value], combine: Combine) -> list[Array]:
-    """Returns the results of a `tt.map_elementwise`. combine: runs its region."""
+    """Evaluates a `tt.map_elementwise`. combine: runs its region."""
     pack = parse_integer(op.text, "pack") or 1
     shapes = [parse_type(function.types[operand]).shape for operand in op.operands]
     arrays = match_programs([fill_to(to_array(value), shape) for value, shape in zip(values, shapes, strict=True)])

@@ -68,7 +68,7 @@ def _cast_index_unsigned(op: Operation, function: Function) -> Compute:
 
 
 def to_integer(array: Array, dtype: DType, *, signed: bool) -> Array:
-    """Returns floats as integers, truncated; a number out of range becomes the nearest end of the range, and NaN
+    """Converts floats to integers by truncation. A number out of range becomes the nearest end of the range, and NaN
     becomes 0.
     """
     target = dtype if signed or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
@@ -104,7 +104,7 @@ def _integer_to_float(signed: bool) -> Prepare:
 
 
 def from_integer(array: Array, dtype: DType) -> Array:
-    """Returns integers as floats of this dtype, rounded once."""
+    """Converts integers to floats of this dtype, with one rounding."""
     if not is_narrow(dtype):
         return array.astype(dtype)
     if array.dtype.itemsize < 8:
@@ -134,7 +134,7 @@ def _extend_float(op: Operation, function: Function) -> Compute:
 
 
 def convert_float(array: Array, dtype: DType) -> Array:
-    """Returns floats converted to another floating-point dtype, rounded to nearest even, without saturation."""
+    """Converts floats to another floating-point dtype. Rounds to nearest even and does not saturate."""
     if array.dtype == dtype:
         return array
     wide = widen(array)

@@ -20,7 +20,7 @@ from ligerdiag.replay.triton_ir.values import DType, Value, is_narrow, parse_typ
 
 
 def widen(array: Array) -> Array:
-    """Returns bf16, f16 and f8 numbers as f32, which is exact; other arrays unchanged."""
+    """Returns bf16, f16 and f8 numbers as f32, which is exact. Other arrays are returned unchanged."""
     if not is_narrow(array.dtype):
         return array
     if array.dtype.name == "bfloat16":
@@ -29,9 +29,7 @@ def widen(array: Array) -> Array:
 
 
 def narrow(array: Array, dtype: DType) -> Array:
-    """Returns f32 or f64 numbers rounded to nearest even in `dtype`; numbers out of range become the infinity or NaN of
-    `dtype`.
-    """
+    """Rounds f32 or f64 numbers to nearest even in `dtype`. Numbers out of range become the infinity or NaN of `dtype`."""
     if array.dtype == dtype:
         return array
     if array.dtype == np.float64 and is_narrow(dtype) and dtype != np.float16:
@@ -56,8 +54,8 @@ def _round_to_bfloat16(array: Array, dtype: DType) -> Array:
 
 
 def round_to_odd(array: Array) -> Array:
-    """Returns f64 numbers as f32, truncated, with the last bit set if that is inexact, so that a second rounding adds
-    no error.
+    """Converts f64 numbers to f32 so that a further rounding adds no error. Truncates the numbers, and sets the last
+    bit of each number that changes.
     """
     near = array.astype(np.float32)
     back = near.astype(np.float64)
@@ -79,9 +77,10 @@ def _binary(function: Callable[[Array, Array], Array]) -> Prepare:
 
 
 def unary(function: Callable[[Array], Array]) -> Prepare:
-    """Returns the `Prepare` of an operation that maps one float to a float of the same dtype, as `function` does. A
-    `Prepare` reads the attributes of an operation and returns the function that computes it. `function` gets bf16, f16
-    and f8 as f32.
+    """Makes a `Prepare` for an operation on one float with a result of the same dtype. A `Prepare` is a function that
+    reads the attributes of an operation and returns the function that computes it.
+
+    function: computes the operation on arrays; it gets bf16, f16 and f8 as f32.
     """
 
     def prepare(op: Operation, types: Function) -> Compute:
@@ -103,8 +102,9 @@ def _negate(op: Operation, types: Function) -> Compute:
 
 
 def clear_sign(op: Operation, types: Function) -> Compute:
-    """Returns a function that computes the absolute value of floats, for the operation `math.absf`. types: the function
-    that contains the operation and has the types of its values.
+    """Returns a function that computes the absolute value of floats, for the operation `math.absf`.
+
+    types: the function of the kernel that contains the operation; it has the types of its values.
     """
     dtype = parse_type(types.types[op.results[0]]).get_dtype()
     rest = np.array((1 << (8 * dtype.itemsize - 1)) - 1, f"u{dtype.itemsize}")
@@ -126,7 +126,7 @@ def _compare(op: Operation, function: Function) -> Compute:
 
     kind, name = predicate[:1], predicate[1:]
     if predicate not in ("ord", "uno") and (kind not in ("o", "u") or name not in _ORDERED):
-        raise NotCoveredError(f"arith.cmpf {predicate}")
+        raise NotCoveredError(f"arith.cmpf with the predicate {predicate}")
     del function
 
     def compare(left: Value, right: Value) -> Array:

@@ -22,27 +22,27 @@ type Prepare = Callable[[Operation, Function], Compute]
 
 
 def on_one(function: Callable[[Value], Any]) -> Compute:
-    """Returns the function unchanged; type checkers then verify that it takes one operand."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes one operand."""
     return function
 
 
 def on_two(function: Callable[[Value, Value], Any]) -> Compute:
-    """Returns the function unchanged; type checkers then verify that it takes two operands."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes two operands."""
     return function
 
 
 def on_three(function: Callable[[Value, Value, Value], Any]) -> Compute:
-    """Returns the function unchanged; type checkers then verify that it takes three operands."""
+    """Returns the function unchanged. Type checkers verify at each use that the function takes three operands."""
     return function
 
 
 def view_unsigned(array: Array) -> Array:
-    """Returns the same bits as unsigned integers; booleans unchanged."""
+    """Returns the same bits as unsigned integers. An array of booleans is returned unchanged."""
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
 
 
 def view_signed(array: Array) -> Array:
-    """Returns the same bits as signed integers; true becomes -1."""
+    """Returns the same bits as signed integers. A true boolean becomes -1."""
     return -array.view(np.int8) if array.dtype == np.bool_ else array
 
 
@@ -90,7 +90,7 @@ def _unsigned(function: Callable[[Array, Array], Array]) -> Compute:
 
 
 def divide_signed(left: Array, right: Array) -> Array:
-    """Returns the quotient, rounded towards zero; -1 where the divisor is zero."""
+    """Returns the quotient, rounded towards zero. Where the divisor is zero, returns -1."""
     zero = right == 0
     safe = np.where(zero, right.dtype.type(1), right)
     remainder = np.fmod(left, np.where(safe == -1, safe.dtype.type(1), safe))
@@ -99,7 +99,7 @@ def divide_signed(left: Array, right: Array) -> Array:
 
 
 def take_remainder(left: Array, right: Array) -> Array:
-    """Returns the remainder, with the dividend's sign; the dividend where the divisor is zero."""
+    """Returns the remainder, with the dividend's sign. Where the divisor is zero, returns the dividend."""
     zero = right == 0
     safe = np.where(zero | (right == -1), right.dtype.type(1), right)
     return np.where(zero, left, np.fmod(left, safe)).astype(left.dtype, copy=False)
@@ -161,7 +161,7 @@ _COMPARE: dict[str, tuple[Callable[[Array, Array], Array], bool]] = {
 def _compare(op: Operation, function: Function) -> Compute:
     predicate = parse_word(op.text, "arith.cmpi")
     if predicate not in _COMPARE:
-        raise NotCoveredError(f"arith.cmpi {predicate}")
+        raise NotCoveredError(f"arith.cmpi with the predicate {predicate}")
     comparison, signed = _COMPARE[predicate]
     view = view_signed if signed else view_unsigned
 

@@ -46,7 +46,7 @@ def _expand_dims(op: Operation, function: Function) -> Compute:
     del function
     axis = parse_integer(op.text, "axis")
     if axis is None:
-        raise NotCoveredError("a tt.expand_dims whose axis its text does not show")
+        raise NotCoveredError("a tt.expand_dims whose axis could not be read")
 
     def change(array: Array) -> Array:
         return np.expand_dims(array, axis + 1)
@@ -66,7 +66,7 @@ def _trans(op: Operation, function: Function) -> Compute:
     del function
     order = parse_integers(op.text, "order")
     if order is None:
-        raise NotCoveredError("a tt.trans whose order its text does not show")
+        raise NotCoveredError("a tt.trans whose order could not be read")
     axes = (0, *(axis + 1 for axis in order))
 
     def change(array: Array) -> Array:
@@ -103,8 +103,8 @@ def _move_ones(array: Array, source: tuple[int, ...], target: tuple[int, ...]) -
 
 
 def fill_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the array broadcast to [n, *shape], as `values.fill` does, where n is the length of the array's first
-    axis, the axis of programs. Returns the array itself if it already has that shape.
+    """Broadcasts the array to the shape [n, *shape], as `values.fill` does. The length of the array's first axis, the
+    axis of programs, is `n`. An array that has this shape already is returned itself.
     """
     return array if array.shape[1:] == shape else fill(array, shape)
 
@@ -149,7 +149,7 @@ def _gather(op: Operation, function: Function) -> Compute:
     if axis is None:
         match = re.search(r"axis = (\d+)", op.text)
         if match is None:
-            raise NotCoveredError("a tt.gather whose axis its text does not show")
+            raise NotCoveredError("a tt.gather whose axis could not be read")
         axis = int(match[1])
     along = axis + 1
 
@@ -201,7 +201,7 @@ MOST_LISTED = 1 << 16
 
 def make_constant(op: Operation, function: Function) -> Array:
     """Returns the value of an `arith.constant`. If all elements are equal, the result has a single element and the
-    shape [1] or [1, 1, ...]; otherwise it has all elements.
+    shape [1] or [1, 1, ...].
     """
     kind = parse_type(function.types[op.results[0]])
     dtype = kind.get_dtype()
@@ -231,13 +231,13 @@ def _make_dense(text: str, kind: ValueType, dtype: DType) -> Array:
     if not text.startswith("["):
         return _make_splat(text, kind, dtype)
     if len(text) > 32 * MOST_LISTED:
-        raise NotCoveredError(f"a constant whose listed elements take more than {32 * MOST_LISTED} characters")
+        raise NotCoveredError(f"a constant that lists its elements in more than {32 * MOST_LISTED} characters")
     numbers = [parse_number(word, dtype) for word in _NUMBER.findall(text)]
     return np.array([number[()] for number in numbers], dtype).reshape(1, *kind.shape)
 
 
 def parse_number(text: str, dtype: DType) -> Array:
-    """Returns a number from its text as MLIR prints it: decimal, or hexadecimal bits if it is NaN or infinite."""
+    """Parses a number that MLIR has printed: decimal, or hexadecimal bits if it is NaN or infinite."""
     if text in ("true", "false"):
         return np.array(-1 if text == "true" and dtype.kind == "i" else text == "true").astype(dtype)
     if _NUMBER.fullmatch(text) is None:
@@ -255,7 +255,7 @@ def parse_number(text: str, dtype: DType) -> Array:
 
 
 def make_poison(op: Operation, function: Function) -> Array:
-    """Returns zeros for a poison or undefined value; the results of a kernel that uses one are undefined."""
+    """Returns zeros for a poison or undefined value. The results of a kernel that uses such a value are undefined."""
     kind = parse_type(function.types[op.results[0]])
     return np.zeros((1,) * (1 + len(kind.shape)), kind.get_dtype())
 
