@@ -344,6 +344,16 @@ def decides(instruction: HloInstruction) -> bool:
     return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
 
 
+_TAKES_PART = frozenset({"slice", "dynamic-slice", "gather"})
+
+
+def takes_part(instruction: HloInstruction) -> bool:
+    """Returns whether the instruction takes some elements of an array and leaves others."""
+    if instruction.opcode not in _TAKES_PART:
+        return False
+    return count_elements(instruction.shape) < count_elements(instruction.operands[0].shape)
+
+
 def is_one_choice(instruction: HloInstruction) -> bool:
     """Returns whether the instruction is a `select` with a scalar predicate: its result is then one of two whole arrays."""
     if instruction.opcode != "select":
