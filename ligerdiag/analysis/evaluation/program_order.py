@@ -54,6 +54,7 @@ from ligerdiag.analysis.evaluation.labels import (
     LabelSpace,
     decides,
     is_one_choice,
+    list_unused,
     takes_part,
     transfer_call,
     unite,
@@ -428,7 +429,9 @@ class _Evaluation:
         # no CONSTANT mark of the call's own writes: the call certainly reads the value that it overwrites
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
-        transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
+        effects = self.effects_of(call)
+        unused = list_unused(effects, call)
+        transfer = transfer_call(effects, sets, own, self.space, direct=self.direct, unused=unused)
         for write in own:
             known = self._given.get(write.index, (0,) * len(sets))
             self._given[write.index] = tuple([one | new for one, new in zip(known, sets, strict=False)])
