@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 
 from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
@@ -134,6 +135,7 @@ def match_writes(
         else:
             alike = by_payload.get(call.kernel, [])
             own = by_path.get(path, []) if path else alike if len({w.call.id for w in alike}) == 1 else []
+            own = _choose_by_branch(module, frames, own, alike)
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(
@@ -177,6 +179,46 @@ def match_writes(
         ambiguous=frozenset(ambiguous | opaque),
         unmatched=tuple(unmatched),
     )
+
+
+def _choose_by_branch(
+    module: HloModule, frames: Frames, own: list[HiddenWrite], alike: Sequence[HiddenWrite]
+) -> list[HiddenWrite]:
+    """Returns the hidden writes that a scheduled call performs: `own`, those of the call with its tag, unless the scheduled
+    call is in another branch of the same conditional, and the program calls the same kernel once in that branch. XLA gives
+    branches that have become equal one body, with the tags of either.
+
+    alike: the writes of all calls of the program with the same kernel.
+    """
+    if not own:
+        return own
+    here, own_place = _list_branches(module, frames), _list_branches(own[0].module, own[0].frames)
+    if here is None or own_place is None or here == own_place or here[0] != own_place[0]:
+        return own
+    others = [write for write in alike if _list_branches(write.module, write.frames) == here]
+    return others if len({write.call.id for write in others}) == 1 else own
+
+
+type _Branches = tuple[tuple[tuple[TagPath, int, int], ...], tuple[int, ...]]
+"""For the conditionals around a call, outermost first: each one's tags, type of index and number of branches, and the number
+of the branch that contains the call.
+"""
+
+
+def _list_branches(module: HloModule, frames: Frames) -> _Branches | None:
+    """Returns the branches around a call; None without any, or if a conditional has no tag or a body for several branches."""
+    conditionals: list[tuple[TagPath, int, int]] = []
+    branches: list[int] = []
+    for outer, inner in pairwise(frames):
+        one = outer.instruction
+        if one.opcode != "conditional":
+            continue
+        tags, bodies = module.tags.get(one.id, ()), list(one.called_computations)
+        if not tags or bodies.count(inner.computation.id) != 1:
+            return None
+        conditionals.append((tags, one.operands[0].shape.element_type, len(bodies)))
+        branches.append(bodies.index(inner.computation.id))
+    return (tuple(conditionals), tuple(branches)) if branches else None
 
 
 def find_identical(
