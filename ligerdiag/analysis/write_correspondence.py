@@ -206,7 +206,7 @@ of the branch that contains the call.
 
 
 def _list_branches(module: HloModule, frames: Frames) -> _Branches | None:
-    """Returns the branches around a call; None without any, or if a conditional has no tag or a body for several branches."""
+    """Returns the branches around a call; None without any, or if a conditional has no tag or shares a body."""
     conditionals: list[tuple[TagPath, int, int]] = []
     branches: list[int] = []
     for outer, inner in pairwise(frames):
