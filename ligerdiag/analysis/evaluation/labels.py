@@ -360,7 +360,7 @@ def decides(instruction: HloInstruction) -> bool:
     return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
 
 
-_TAKES_PART = frozenset({"slice", "dynamic-slice", "gather"})
+_TAKES_PART = having(Trait.TAKES_PART)
 
 
 def takes_part(instruction: HloInstruction) -> bool:
