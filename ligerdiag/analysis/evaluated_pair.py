@@ -24,7 +24,7 @@ from ligerdiag.analysis.races import Concurrency, Race, join_marks, mark_races
 from ligerdiag.analysis.write_correspondence import Matching
 from ligerdiag.analysis.writes import EffectsOf, HiddenWrite, call_tags_of
 from ligerdiag.hlo.buffers import BufferAssignment
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Positions, find_rounding_pairs, is_shard_edge, unite
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.provenance.identification import Identification, identify_arrays
 from ligerdiag.provenance.value_numbers import number_values
@@ -226,6 +226,23 @@ class Evaluator:
             undecided=mark,
         )
         return tuple([bool(labels & mark) for labels in run.outputs])
+
+    def find_read_whole(self, writes: Iterable[int]) -> tuple[Labels, ...]:
+        """Returns, for each output, those of the given hidden writes, as bits, whose operand the program uses for it as a
+        whole: the old or the new contents reach the output without a slice or gather of some elements. writes: indices.
+        """
+        some = tuple(writes)
+        own = unite(self.space.all_fresh(write) | self.space.all_original(write) for write in some)
+        arguments = self.program, self.writes, self.carriers, self.effects_of, self.space
+        run = compute_intended(
+            *arguments,
+            canonicalized=self.canonicalized,
+            has_snapshots=self.has_snapshots,
+            records=False,
+            whole=own,
+        )
+        any_of = self.space.any_fresh, self.space.any_original
+        return tuple([unite(find(labels & own) for find in any_of) for labels in run.outputs])
 
     def find_disjoint_rows(self) -> tuple[Labels, tuple[Labels, ...]]:
         """Finds, for each output, the hidden writes that change no row that the output uses.

@@ -19,9 +19,10 @@ lost call with unknown effects is reported as unknown.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 
 from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
@@ -29,7 +30,7 @@ from ligerdiag.analysis.evaluation.labels import LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
-from ligerdiag.analysis.reaching_definitions import find_inlined, find_scheduled_operand
+from ligerdiag.analysis.reaching_definitions import find_inlined, find_origins, find_scheduled_operand
 from ligerdiag.analysis.writes import (
     NOT_BROKEN,
     BrokenAliases,
@@ -82,7 +83,8 @@ class Matching:
     """
     identical: Mapping[int, int] = field(default_factory=dict[int, int])
     """Those entries of `merged_into` for which both calls would see the same versions of their operands, so that the
-    remaining call does exactly what both should do.
+    remaining call does exactly what both should do. Also dropped calls that would see the same values and versions as an
+    earlier call which remains.
     """
     order_unknown: frozenset[int] = frozenset()
     """Indices of writes around whose call JAX changed the author's order of operations, so that the intended order is
@@ -133,6 +135,7 @@ def match_writes(
         else:
             alike = by_payload.get(call.kernel, [])
             own = by_path.get(path, []) if path else alike if len({w.call.id for w in alike}) == 1 else []
+            own = _choose_by_branch(module, frames, own, alike)
         found = tuple([w for w in own for number in hidden if w.operand == number])
         if not found:
             notes.append(
@@ -178,16 +181,57 @@ def match_writes(
     )
 
 
+def _choose_by_branch(
+    module: HloModule, frames: Frames, own: list[HiddenWrite], alike: Sequence[HiddenWrite]
+) -> list[HiddenWrite]:
+    """Returns the hidden writes that a scheduled call performs: `own`, those of the call with its tag, unless the scheduled
+    call is in another branch of the same conditional, and the program calls the same kernel once in that branch. XLA gives
+    branches that have become equal one body, with the tags of either.
+
+    alike: the writes of all calls of the program with the same kernel.
+    """
+    if not own:
+        return own
+    here, own_place = _list_branches(module, frames), _list_branches(own[0].module, own[0].frames)
+    if here is None or own_place is None or here == own_place or here[0] != own_place[0]:
+        return own
+    others = [write for write in alike if _list_branches(write.module, write.frames) == here]
+    return others if len({write.call.id for write in others}) == 1 else own
+
+
+type _Branches = tuple[tuple[tuple[TagPath, int, int], ...], tuple[int, ...]]
+"""For the conditionals around a call, outermost first: each one's tags, type of index and number of branches, and the number
+of the branch that contains the call.
+"""
+
+
+def _list_branches(module: HloModule, frames: Frames) -> _Branches | None:
+    """Returns the branches around a call; None without any, or if a conditional has no tag or shares a body."""
+    conditionals: list[tuple[TagPath, int, int]] = []
+    branches: list[int] = []
+    for outer, inner in pairwise(frames):
+        one = outer.instruction
+        if one.opcode != "conditional":
+            continue
+        tags, bodies = module.tags.get(one.id, ()), list(one.called_computations)
+        if not tags or bodies.count(inner.computation.id) != 1:
+            return None
+        conditionals.append((tags, one.operands[0].shape.element_type, len(bodies)))
+        branches.append(bodies.index(inner.computation.id))
+    return (tuple(conditionals), tuple(branches)) if branches else None
+
+
 def find_identical(
     matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
 ) -> Mapping[int, int]:
-    """Finds the merged kernel calls that see the same versions, so that the merge does no harm. Returns the value of
-    `Matching.identical`: maps the index of a missing write to that of the write that the remaining call performs.
+    """Finds the merged kernel calls that see the same versions, so that the merge does no harm, and the dropped calls that
+    repeat what an earlier call did. Returns the value of `Matching.identical`: maps the index of a missing write to that of
+    the write that the remaining call performs.
 
     Two calls on one array do not see the same versions, because the second one sees the write of the first.
     """
     tagged = intended.tagged
-    found: dict[int, int] = {}
+    found = dict(_find_repetitions(matching, writes, intended, space))
     for late, early in matching.merged_into.items():
         one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
         own = space.all_original(late) | space.all_original(early)
@@ -264,11 +308,47 @@ def _find_merged(
     return first
 
 
-def _are_merged(a: HiddenWrite, b: HiddenWrite) -> bool:
+def _find_repetitions(
+    matching: Matching, writes: tuple[HiddenWrite, ...], intended: Intended, space: LabelSpace
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of hidden writes by index: one whose call is gone from the schedule, and the earliest one with the same
+    operands, in values and versions, whose call remains. Both write the same contents, each in the program's storage for
+    its own operand.
+
+    JAX drops such a call where `jax.checkpoint` computes the forward pass again. If its operand is a saved value that the
+    forward pass has overwritten, XLA keeps both in the same bytes, and the contents are there without the call. An operand
+    that is computed again is in other bytes, and lacks the call.
+    """
+    gone = {write.index for write in matching.missing}
+    for late in matching.missing:
+        for early in writes:
+            if early.tag_path >= late.tag_path or early.index in gone or late.index in matching.merged_into:
+                continue
+            if early.operand != late.operand or not _are_merged(late, early, sees_barriers=False):
+                continue
+            if _list_origins(late) != _list_origins(early):
+                continue
+            own = space.all_original(late.index) | space.all_original(early.index)
+            versions = [intended.operands.get(one.index) for one in (late, early)]
+            one, other = ([labels & ~own for labels in found] if found is not None else None for found in versions)
+            if one is not None and one == other:
+                yield late.index, early.index
+                break
+
+
+def _list_origins(write: HiddenWrite) -> set[tuple[int, ...]]:
+    """Returns the ids along the call path to each operation that makes the overwritten value (see `find_origins`)."""
+    return {tuple([frame.instruction.id for frame in frames]) for frames in find_origins(write)}
+
+
+def _are_merged(a: HiddenWrite, b: HiddenWrite, *, sees_barriers: bool = True) -> bool:
+    """Returns whether two calls are one value to XLA. sees_barriers: as in `number_inlined`; if False, they only need
+    equal operands.
+    """
     one, other = (find_inlined(write.module, write.frames) for write in (a, b))
     if one.outer != other.outer or one.root is not other.root:
         return False  # two branches of one conditional have one caller
-    found = number_inlined(a.module, one.root)
+    found = number_inlined(a.module, one.root, sees_barriers=sees_barriers)
     (_, numbers_a), (_, numbers_b) = found[one.path], found[other.path]
     return numbers_a[a.call.id] == numbers_b[b.call.id]
 

@@ -280,6 +280,10 @@ class CallEffects:
     """For each operand, the lines of the kernel's Python source that write it; no lines if unknown."""
     operand_names: tuple[str, ...] = ()
     """For each operand, the name of the kernel's parameter that gets it; empty where unknown."""
+    result_sources: tuple[int, ...] | None = None
+    """Numbers of the operands on whose contents the call's outputs may depend; None if they may depend on all operands. Only
+    true of a call whose buffers are different bytes.
+    """
     code: str = ""
     """A hash of the kernel's code without the names that JAX numbers anew each time that it lowers the program: kernels
     with equal hashes do the same. Only for Mosaic GPU, whose payload differs each time; else empty.

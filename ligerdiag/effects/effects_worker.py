@@ -55,6 +55,7 @@ def parse_effects(text: str | bytes, *, operands: int, outputs: int) -> CallEffe
         all(len(field) == operands for field in fields)
         and len(effects.outputs) == len(effects.output_uses) == outputs
         and all(not name or name.isidentifier() for name in effects.operand_names)
+        and all(0 <= number < operands for number in effects.result_sources or ())
         and all(place.line >= 0 for places in effects.operand_stores for place in places)
         and all(
             0 <= number < operands + outputs and pair.neighbours is not Neighbours.UNKNOWN

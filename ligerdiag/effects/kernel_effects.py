@@ -31,8 +31,10 @@ from ligerdiag.effects.launches.uses import Argument, compute_in_place, compute_
 from ligerdiag.effects.payload import LaunchConfiguration, Parameter
 from ligerdiag.effects.pointer_flow import ArgumentEffects, compute_argument_effects, find_store_lines
 from ligerdiag.effects.ptx import find_ptx_writes
+from ligerdiag.effects.store_sources import compute_store_sources
 from ligerdiag.effects.ttir_module import TtirModule, parse_ttir
 from ligerdiag.errors import ArtifactError
+from ligerdiag.hlo.dataflow import unite
 from ligerdiag.model.findings import SourceLine
 
 _MALFORMED_IR_ERRORS = (ArithmeticError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError)
@@ -63,6 +65,7 @@ def compute_kernel_effects(
         operand_uses=tuple(join_uses(effects.operand_uses[index] for effects in per_call) for index in range(operands)),
         output_uses=tuple(join_uses(effects.output_uses[index] for effects in per_call) for index in range(outputs)),
         in_place=join_in_place([effects.in_place for effects in per_call]),
+        result_sources=_join_sources([effects.result_sources for effects in per_call]),
         operand_stores=tuple(
             tuple(dict.fromkeys(line for effects in per_call for line in effects.operand_stores[index]))
             for index in range(operands)
@@ -71,6 +74,31 @@ def compute_kernel_effects(
             _join_names([effects.operand_names[index] for effects in per_call]) for index in range(operands)
         ),
     )
+
+
+def _join_sources(found: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    known = [sources for sources in found if sources is not None]
+    return tuple(sorted({number for sources in known for number in sources})) if len(known) == len(found) else None
+
+
+def _find_result_sources(
+    module: TtirModule, entry: str, numbers: Sequence[int | None], operands: int
+) -> tuple[int, ...] | None:
+    """Returns the value of `CallEffects.result_sources`.
+
+    numbers: for each argument of the function `entry`, the number of its buffer, or None (see `_assign_buffers`).
+    """
+    try:
+        sources = compute_store_sources(module, entry)
+    except _MALFORMED_IR_ERRORS:
+        return None
+    if sources is None:
+        return None
+    own = unite(
+        bits for number, bits in zip(numbers, sources, strict=True) if number is not None and number >= operands
+    )
+    found = [number for at, number in enumerate(numbers) if number is not None and own & (1 << (at + 1))]
+    return tuple(number for number in found if number < operands)
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -119,6 +147,7 @@ def _compute_configuration(
         operand_uses=tuple(uses[:operands]),
         output_uses=tuple(uses[operands:]),
         in_place=_compute_in_place(call, effects, numbers, arguments, module),
+        result_sources=_find_result_sources(module, call.function, numbers, operands),
         operand_stores=_find_operand_stores(module, call.function, numbers, operands),
         operand_names=_find_operand_names(module.functions[call.function].names, numbers, operands),
     )

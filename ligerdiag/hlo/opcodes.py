@@ -70,6 +70,8 @@ class Trait(Flag):
     """The instruction may need an element of an operand for any element of the result, not only for the one in the same
     place.
     """
+    TAKES_PART = auto()
+    """The result holds elements of operand 0, and may leave others out."""
     CASTS = auto()
     """The result holds operand 0's elements in another element type."""
     SAME_ELEMENTS = auto()
@@ -213,11 +215,11 @@ _ROWS: tuple[tuple[Trait, str], ...] = (
     (_SHAPED | T.KEEPS_SCALAR | T.BROADCAST_IN_DIM | T.UNNAMED | T.REARRANGES, "broadcast"),
     (_SHAPED | _SAME | T.BROADCAST_IN_DIM, "reshape"),
     (_SHAPED | T.SAME_ELEMENTS, "transpose"),
-    (_SHAPED | T.REARRANGES, "slice"),
+    (_SHAPED | T.REARRANGES | T.TAKES_PART, "slice"),
     (_SHAPED | T.REARRANGES, "reverse"),
-    (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN | T.REARRANGES, "dynamic-slice"),
+    (T.ONE_ARRAY | T.MOVES | T.RESULT_NOT_SAVED | T.NO_NEW_NAN | T.REARRANGES | T.TAKES_PART, "dynamic-slice"),
     (T.ONE_ARRAY | T.IN_PLACE | T.RESULT_NOT_SAVED | T.JOINS, "dynamic-update-slice"),
-    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.REARRANGES, "gather"),
+    (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.REARRANGES | T.TAKES_PART, "gather"),
     (T.ONE_ARRAY | T.RESULT_NOT_SAVED | T.JOINS | T.REARRANGES, "concatenate pad"),
     (_PRODUCT | T.EXCHANGED, "dot"),
     (_PRODUCT, "convolution"),

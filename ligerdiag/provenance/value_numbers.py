@@ -168,6 +168,8 @@ class _Numbering:
     result may have.
     """
     _known: _Known = field(default_factory=dict[tuple[bytes, tuple[int, ...]], int])
+    sees_barriers: bool = True
+    """Whether a barrier of the author's or of JAX's, such as `jax.checkpoint` makes, gives its operand another number."""
 
     def number(
         self,
@@ -194,6 +196,10 @@ class _Numbering:
                     parts[one.id] = elements[one.proto.parameter_number]
             elif one.opcode == "get-tuple-element" and one.operands[0].id in parts:
                 numbers[one.id] = parts[one.operands[0].id][one.proto.tuple_index]
+            elif one.opcode == "opt-barrier" and not self.sees_barriers:
+                numbers[one.id] = numbers[one.operands[0].id]
+                if passed := _find_elements(one.operands[0], numbers, parts):
+                    parts[one.id] = passed
             else:
                 numbers[one.id] = _number(one, numbers, self._known)
             if is_inlined_by_xla(self.module, one):
@@ -251,19 +257,22 @@ class _Numbering:
 
 
 @lru_cache(maxsize=32)
-def _number_all(module: HloModule, computation: HloComputation) -> _Numbering:
-    numbering = _Numbering(module)
+def _number_all(module: HloModule, computation: HloComputation, *, sees_barriers: bool = True) -> _Numbering:
+    numbering = _Numbering(module, sees_barriers=sees_barriers)
     numbering.number(computation)
     return numbering
 
 
 def number_inlined(
-    module: HloModule, computation: HloComputation
+    module: HloModule, computation: HloComputation, *, sees_barriers: bool = True
 ) -> Mapping[CallPath, tuple[HloComputation, Mapping[int, int]]]:
     """Returns the value numbers of a computation and of all computations that XLA inlines into it. Maps each path of inlined
     calls to (the computation at its end, a mapping from instruction id to value number).
+
+    sees_barriers: whether the result of a barrier has a number of its own, because XLA does not merge values across the
+    barrier. If False, two values have one number if the program computes the same.
     """
-    return _number_all(module, computation).found
+    return _number_all(module, computation, sees_barriers=sees_barriers).found
 
 
 def _find_elements(

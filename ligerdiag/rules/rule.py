@@ -424,6 +424,8 @@ def report_read(
     merged = None if read.wrong is None else find_merged_read(context, context.verdicts.comparison, read.wrong)
     place = replace(locate_read(context, read, merged), needs_old=needs_old)
     evidence = () if merged is None else (describe_merged(context, merged),)
+    if read.wrong is not None and context.verdicts.in_part.intersection(read.outputs):
+        evidence += (("note", f"which elements `{read.write.kernel}` writes is unknown: {_IN_PART}"),)
     sentence += render_at(place.line, in_backward=place.in_backward)
     found = report_write(
         context,
@@ -437,6 +439,9 @@ def report_read(
         reader=place,
     )
     return _soften(found, find_special(context, read), rule)
+
+
+_IN_PART = "where it writes none of those that are read here, the read is right"
 
 
 def _soften(found: Finding, special: Special, rule: Rule) -> Finding:

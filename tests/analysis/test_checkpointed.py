@@ -24,7 +24,7 @@ def reports(shared_cache: Path) -> Mapping[str, CaseReport]:
 
 
 def test_the_program_as_written_agrees_with_its_reference(reports: Mapping[str, CaseReport]) -> None:
-    assert len(reports) == 5
+    assert len(reports) == 7
     assert {name for name, one in reports.items() if any(found.rule == "LD016" for found in one.findings)} == set()
     assert {name for name, one in reports.items() if one.disagreements} == set()
 
@@ -42,6 +42,17 @@ def test_a_recomputed_value_misses_the_dropped_kernel(name: str, reports: Mappin
 def test_an_input_keeps_what_the_forward_pass_left_in_it(name: str, reports: Mapping[str, CaseReport]) -> None:
     assert reports[name].outputs == {"loss": Verdict.FRESH, "z": Verdict.LATENT}
     assert "LD007" not in {found.rule for found in reports[name].findings}
+
+
+def test_a_saved_product_keeps_what_the_forward_pass_left_in_it(reports: Mapping[str, CaseReport]) -> None:
+    """The gradient used to be stale: JAX drops the call on the saved product, but an equal call has run on its bytes."""
+    report = reports["overwrites_what_a_policy_saves"]
+    assert report.outputs == {"loss": Verdict.FRESH, "z": Verdict.FRESH}
+    assert "LD007" not in {found.rule for found in report.findings}
+
+
+def test_a_reader_of_the_saved_product_gets_the_contents_of_the_equal_call(reports: Mapping[str, CaseReport]) -> None:
+    assert reports["reads_what_a_policy_saves"].outputs["z"] is Verdict.CLOBBERED
 
 
 def test_a_dump_does_not_show_whether_a_dropped_kernel_is_intended(

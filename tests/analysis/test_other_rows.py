@@ -28,6 +28,19 @@ def test_a_read_of_other_rows_only_has_no_finding(shared_cache: Path) -> None:
     assert [finding.outputs for finding in touched.findings if "LD006" not in finding.rule] == [("read",)]
 
 
+def test_right_numbers_of_a_row_that_the_kernel_may_not_write_are_no_contradiction(shared_cache: Path) -> None:
+    """The kernel loads the number of its row, so that a read of another row counts as stale. That was a disagreement."""
+    report = api.check(api.CheckOptions(selectors=(f"{PROGRAMS}::ring[*]",), cache_directory=shared_cache))
+    found = {case.id: [one for one in case.findings if "read" in one.outputs] for case in report.cases}
+    assert {name: [one.decided for one in some] for name, some in found.items()} == {
+        "ring[before]": [("read",)],
+        "ring[same_in]": [("read",)],
+        "ring[all_in]": [()],
+    }
+    assert "writes is unknown" in str(found["ring[before]"][0].evidence)
+    assert [case.id for case in report.cases if case.disagreements] == []
+
+
 def test_bytes_are_rounded_to_whole_rows() -> None:
     assert find_rows(make_shape(16, 4), (32, 65)) == ArrayRegion((16, 4), 0, 2, 5)
     assert find_rows(make_shape(1, 16, 4), (16, 32)) == ArrayRegion((1, 16, 4), 1, 1, 2)

@@ -258,6 +258,15 @@ def test_a_keyword_of_the_function_that_is_no_option_is_explained(program: Any, 
         check_function(program.by_keyword, X, scale=X)
 
 
+def test_a_function_of_pmap_is_an_input_error_that_says_what_to_check(check_function: CheckFunction) -> None:
+    import jax
+
+    doubled = jax.pmap(lambda x: 2 * x, axis_name="i")
+    for function, said in ((doubled, "is made by"), (lambda x: doubled(x), "uses `doubled`, which is made by")):  # noqa: PLW0108
+        with pytest.raises(InputError, match=rf"{said} `jax.pmap`, .* check a function that calls `jax.pmap` itself"):
+            check_function(function, X)
+
+
 def test_a_function_without_arguments_is_compiled_for_the_target(program: Any, check_function: CheckFunction) -> None:
     report = check_function(program.without_arguments)
     assert report.error == ""

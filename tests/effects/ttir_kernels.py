@@ -344,3 +344,52 @@ def moved_by_a_returned_address(x, y, n):
     for _ in range(n):
         at = at * 1 + 0
     tl.store(y + at, 1.0)
+
+
+@triton.jit
+def adds_up_beside(w, g, s):
+    i = tl.arange(0, 16)
+    tl.store(s, tl.sum(tl.load(g + i)))
+    tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+
+
+@triton.jit
+def adds_up_in_a_loop(w, g, s):
+    total = 0.0
+    for start in range(0, 64, 16):
+        i = start + tl.arange(0, 16)
+        total += tl.sum(tl.load(g + i))
+        tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+    tl.store(s, total)
+
+
+@triton.jit
+def adds_up_under(w, g, s):
+    i = tl.arange(0, 16)
+    total = 0.0
+    if tl.load(w) > 0:
+        total = tl.sum(tl.load(g + i))
+    tl.store(s, total)
+    tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+
+
+@triton.jit
+def adds_up_times(w, g, s):
+    i = tl.arange(0, 16)
+    for _ in range(tl.load(w).to(tl.int32)):
+        tl.store(s, tl.sum(tl.load(g + i)))
+    tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+
+
+@triton.jit
+def adds_up_at(w, g, s):
+    i = tl.arange(0, 16)
+    tl.store(s + tl.load(w).to(tl.int32), tl.sum(tl.load(g + i)))
+    tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+
+
+@triton.jit
+def adds_up_through(w, g, s):
+    i = tl.arange(0, 16)
+    tl.store(w + i, tl.load(w + i) + tl.load(g + i))
+    tl.store(s, tl.load(w + 3))

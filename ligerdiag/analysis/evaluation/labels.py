@@ -13,9 +13,11 @@ mark spreads to every value downstream, as a label does.
 
 A custom call passes labels on by the same rules in the program and in the schedule (`transfer_call`):
 
-- The call's results depend on every operand that it may read, except a hidden-written one in which the kernel reads
-  nothing that it has not written there before, such as a workspace: what an earlier call left in it has no effect.
-- A hidden-written operand then depends on the same operands, and is FRESH. If it is unknown whether the kernel writes,
+- The call's results depend on every operand that it may read, except one whose contents certainly reach no output
+  (`list_unused`), and a hidden-written one in which the kernel reads nothing that it has not written there before, such
+  as a workspace: what an earlier call left in it has no effect.
+- A hidden-written operand then depends on every operand that the call may read, except such a workspace, and is FRESH.
+  If it is unknown whether the kernel writes,
   the operand is FRESH and has no other label, because no other dependence is certain. If the kernel writes all of it and
   reads nothing there first, the operand loses all earlier labels and marks.
 - A kernel is expected to read its operand before overwriting it, so this read does not pass ORIG(W, 0) on: that label
@@ -34,7 +36,7 @@ with an empty set, the operations that the caller of the evaluation has asked fo
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
@@ -294,19 +296,23 @@ def transfer_call(
     space: LabelSpace,
     *,
     direct: bool = False,
+    unused: Collection[int] = (),
 ) -> CallTransfer:
     """Returns the dependence sets after a custom call, by the rules in the module's docstring. operands: the set of
     each operand before the call. writes: the call's own hidden writes. direct: whether labels describe only the bytes
-    of a value itself, and not the values from which the bytes were computed.
+    of a value itself, and not the values from which the bytes were computed. unused: numbers of the operands on which the
+    results do not depend.
     """
-    read, scratch = 0, _find_scratch(effects, writes)
+    read, used, scratch = 0, 0, _find_scratch(effects, writes)
     for number, labels in enumerate(operands):
         access = effects.operands[number] if number < len(effects.operands) else Access.UNKNOWN
         if access not in (Access.NONE, Access.WRITE) and number not in scratch:
             read |= labels
+            used |= 0 if number in unused else labels
     replaced = {write.index: space.original(write.index) | space.wrong_about(write.index) for write in writes}
     read &= ~unite(replaced.values())
-    results = read | unite(space.fresh(write.index) for write in writes if write.unknown)
+    used &= ~unite(replaced.values())
+    results = used | unite(space.fresh(write.index) for write in writes if write.unknown)
     before = unite(space.wrong_before(write.index) for write in writes)
     if direct:
         read &= -space.above
@@ -316,6 +322,16 @@ def transfer_call(
         dropped = -1 if is_whole else replaced[write.index] | before
         written.append((write.operand, dropped, (0 if write.unknown else read) | space.fresh(write.index)))
     return CallTransfer(results, tuple(written))
+
+
+def list_unused(effects: CallEffects, call: HloInstruction) -> frozenset[int]:
+    """Returns the numbers of the operands on which the results of a call certainly do not depend. Empty if two of the call's
+    buffers may be the same bytes, because a kernel that writes one of them then changes the other.
+    """
+    sources, operands = effects.result_sources, call.operands
+    if sources is None or call.operand_output_aliases or len({one.id for one in operands}) < len(operands):
+        return frozenset()
+    return frozenset(range(len(operands))) - frozenset(sources)
 
 
 def _find_scratch(effects: CallEffects, writes: tuple[HiddenWrite, ...]) -> dict[int, WriteCoverage]:
@@ -342,6 +358,16 @@ def decides(instruction: HloInstruction) -> bool:
         return True
     is_number = is_counted(instruction.shape) and instruction.opcode not in _BITS
     return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
+
+
+_TAKES_PART = having(Trait.TAKES_PART)
+
+
+def takes_part(instruction: HloInstruction) -> bool:
+    """Returns whether the instruction takes some elements of an array and leaves others."""
+    if instruction.opcode not in _TAKES_PART:
+        return False
+    return count_elements(instruction.shape) < count_elements(instruction.operands[0].shape)
 
 
 def is_one_choice(instruction: HloInstruction) -> bool:

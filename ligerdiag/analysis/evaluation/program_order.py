@@ -54,6 +54,8 @@ from ligerdiag.analysis.evaluation.labels import (
     LabelSpace,
     decides,
     is_one_choice,
+    list_unused,
+    takes_part,
     transfer_call,
     unite,
 )
@@ -154,6 +156,7 @@ def compute_intended(
     undecided: Labels = 0,
     rows: Mapping[int, ArrayRegion] = MappingProxyType({}),
     direct: bool = False,
+    whole: Labels = 0,
 ) -> Intended:
     """Evaluates the unoptimized module in program order, and returns the dependence sets of its values.
 
@@ -162,7 +165,8 @@ def compute_intended(
     read; a canonicalized module has none. records: whether to fill `Intended.tagged` too, or only the outputs. undecided:
     marks that end at a decision (see `labels.decides`), and at a choice if one of its alternatives lacks them. rows: maps
     the index of a hidden write to the rows that it overwrites; a write without an entry overwrites all rows. direct: whether
-    a set describes only the bytes of a value itself (see `labels.transfer_call`).
+    a set describes only the bytes of a value itself (see `labels.transfer_call`). whole: labels that end where an operation
+    takes a part of an array (see `labels.takes_part`).
     """
     to_constants: frozenset[int] = frozenset()
     while True:
@@ -180,6 +184,7 @@ def compute_intended(
             undecided=undecided,
             rows=rows,
             direct=direct,
+            whole=whole,
         )
         intended = evaluation.run_entry()
         found = frozenset(evaluation.ambiguities.to_constants)
@@ -204,6 +209,7 @@ class _Evaluation:
     undecided: Labels = 0
     rows: Mapping[int, ArrayRegion] = MappingProxyType({})
     direct: bool = False
+    whole: Labels = 0
     tagged: dict[TagPath, TaggedSet] = field(default_factory=dict[TagPath, TaggedSet])
     confluences: dict[TagPath, Confluence] = field(default_factory=dict[TagPath, Confluence])
     _storage: list[Labels] = field(default_factory=list[Labels])
@@ -361,6 +367,8 @@ class _Evaluation:
         labels |= started
         if self.undecided & labels and (ended := self._find_ended(instruction, operands)):
             labels, pieces, started = labels & ~ended, None, started & ~ended
+        if self.whole & labels and takes_part(instruction):
+            labels, pieces, started = labels & ~self.whole, None, started & ~self.whole
         if opcode in _ONE_ARRAY or isinstance(pieces, Pieces):
             value = len(self._storage)
             self._storage.append(labels)
@@ -421,7 +429,9 @@ class _Evaluation:
         # no CONSTANT mark of the call's own writes: the call certainly reads the value that it overwrites
         if self.records and len(operands) > 1:
             self._call_edges = self._describe_edges(operands)
-        transfer = transfer_call(self.effects_of(call), sets, own, self.space, direct=self.direct)
+        effects = self.effects_of(call)
+        unused = list_unused(effects, call)
+        transfer = transfer_call(effects, sets, own, self.space, direct=self.direct, unused=unused)
         for write in own:
             known = self._given.get(write.index, (0,) * len(sets))
             self._given[write.index] = tuple([one | new for one, new in zip(known, sets, strict=False)])

@@ -37,7 +37,15 @@ from ligerdiag.analysis.evaluation.label_memory import (
     UnorderedReads,
     find_read_place,
 )
-from ligerdiag.analysis.evaluation.labels import Confluence, InertInstructions, Labels, LabelSpace, transfer_call, unite
+from ligerdiag.analysis.evaluation.labels import (
+    Confluence,
+    InertInstructions,
+    Labels,
+    LabelSpace,
+    list_unused,
+    transfer_call,
+    unite,
+)
 from ligerdiag.analysis.evaluation.loop_slices import forget_other_slices, is_made_outside
 from ligerdiag.analysis.evaluation.pieces import ALL_REDUCES, Pieces, PiecewiseLabels, follow_pieces, union_of
 from ligerdiag.analysis.evaluation.replaced_slices import find_replacing
@@ -475,7 +483,8 @@ class ScheduleEvaluation:
         operands = [labels & ~foreign for labels, foreign in zip(operands, unrelated, strict=True)]
         operands = forget_other_slices(operands, own, self._by_call.get(call.id, ()), self.space)
         effects = self.effects_of(call)
-        transfer = transfer_call(effects, operands, own, self.space, direct=self.direct)
+        unused = list_unused(effects, call)
+        transfer = transfer_call(effects, operands, own, self.space, direct=self.direct, unused=unused)
         placed: dict[int, list[ActualWrite]] = {}
         for actual in self._by_call.get(call.id, ()):
             if actual.call is call:
@@ -494,7 +503,7 @@ class ScheduleEvaluation:
                 )
         lucky = [number for number in call.operand_output_aliases if number < len(operands)]
         # two calls that nothing orders may also run at once: a workspace that both use is then no longer their own
-        lucky += [write.operand for write in own if effects.operands[write.operand].reads]
+        lucky += [w.operand for w in own if effects.operands[w.operand].reads and w.operand not in unused]
         return transfer.results | unite(operands[number] & self._lucky for number in lucky)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:

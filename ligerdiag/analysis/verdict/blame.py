@@ -72,6 +72,10 @@ class Blamed:
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
     right.
     """
+    in_part: frozenset[str] = frozenset()
+    """Names of the outputs among `decided` for which only parts of overwritten values are read: parts that the kernels may
+    leave alone.
+    """
 
     def drop(self, is_dropped: Callable[[str, Cause], bool]) -> "Blamed":
         """Returns a copy without the causes for which `is_dropped` is true. A read keeps an output only if the output keeps

@@ -56,6 +56,9 @@ from ligerdiag.analysis.verdict.comparison import Cause, Comparison, OutputVerdi
 from ligerdiag.analysis.verdict.merged_uses import MergedUses
 from ligerdiag.analysis.verdict.operand_provenance import OperandProvenance
 from ligerdiag.analysis.verdict.schedule_alone import judge_outputs_alone
+from ligerdiag.analysis.writes import HiddenWrite
+from ligerdiag.effects.access import WriteCoverage
+from ligerdiag.hlo.dataflow import unite
 from ligerdiag.model.findings import Verdict
 from ligerdiag.model.schedule_view import Place, ReadKind
 
@@ -81,21 +84,43 @@ def drop_disjoint_rows(found: Blamed, ambiguities: Ambiguities, evaluator: Evalu
     """Returns copies of the verdicts and the ambiguities, without hidden writes to rows that the output does not use. The
     verdict on the output can get better.
 
-    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand. Such a
-    verdict can be right although the numbers are right: the kernel may not write the rows that are read.
+    Adds to `Blamed.decided` the outputs that are wrong only about kernels that write some rows of their operand, or that may
+    do so while only a part of it is read. Right numbers do not contradict such a verdict, because the kernel may not write
+    the rows that are read.
     """
     written, unused = evaluator.find_disjoint_rows()
-    decided = frozenset(
-        name
-        for name, output in found.outputs.items()
-        if (wrong := evaluator.space.bits_of(output.wrong)) and not wrong & ~written
-    )
-    found = replace(found, decided=found.decided | decided)
+    left = {
+        name: evaluator.space.bits_of(output.wrong) & ~written for name, output in found.outputs.items() if output.wrong
+    }
+    in_part = _list_read_in_part(left, tuple(found.outputs), evaluator)
+    by_rows = frozenset(name for name, bits in left.items() if not bits)
+    found = replace(found, decided=found.decided | by_rows | in_part, in_part=in_part)
     dropped = {name: set(evaluator.space.writes_of(bits)) for name, bits in zip(found.outputs, unused, strict=False)}
     if not any(dropped.values()):
         return found, ambiguities
-    left = {name: frozenset(o for o in some if o.write not in dropped[name]) for name, some in ambiguities.items()}
-    return found.drop(lambda name, cause: cause.write in dropped[name]), left
+    unclear = {name: frozenset(o for o in some if o.write not in dropped[name]) for name, some in ambiguities.items()}
+    return found.drop(lambda name, cause: cause.write in dropped[name]), unclear
+
+
+def _list_read_in_part(wrong: Mapping[str, Labels], names: Sequence[str], evaluator: Evaluator) -> frozenset[str]:
+    """Returns the names of the outputs that depend only on parts of the operands that they are wrong about, if kernels may
+    leave these parts alone.
+
+    wrong: maps the name of an output to hidden writes about which it is wrong, as bits. names: names of all outputs.
+    """
+    space = evaluator.space
+    some = {one.index for one in evaluator.writes if not one.unknown and _may_write_in_part(one, evaluator)}
+    followed = space.bits_of(some)
+    asked = {name: bits for name, bits in wrong.items() if bits and not bits & ~followed}
+    if not asked:
+        return frozenset()
+    read_whole = dict(zip(names, evaluator.find_read_whole(space.writes_of(unite(asked.values()))), strict=False))
+    return frozenset(name for name, bits in asked.items() if not bits & read_whole.get(name, bits))
+
+
+def _may_write_in_part(write: HiddenWrite, evaluator: Evaluator) -> bool:
+    uses = evaluator.effects_of(write.call).operand_uses
+    return write.operand < len(uses) and uses[write.operand].coverage is not WriteCoverage.COMPLETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,6 +144,8 @@ class Verdicts:
     """Names of the outputs that are wrong only because of a decision, such as a wrong predicate: their numbers may be
     right.
     """
+    in_part: frozenset[str] = frozenset()
+    """Names of the outputs for which only parts of overwritten values are read: parts that the kernels may leave alone."""
     merged: frozenset[int] = frozenset()
     """Indices of the hidden writes of calls that XLA merged with others, both of the calls that are gone and of those that
     remain.
@@ -267,6 +294,7 @@ def judge(
         differing=differing,
         mixed=mixed,
         decided=blamed.decided,
+        in_part=blamed.in_part,
         merged=frozenset((*merged, *merged.values())),
         gone=frozenset(write.index for write in pair.matching.missing) - merged.keys(),
     )

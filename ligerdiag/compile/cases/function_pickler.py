@@ -300,7 +300,11 @@ def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputErr
     reason = read_message(fault)
     if not isinstance(value, Case):
         return InputError(f"a value cannot be passed to a worker: {reason}")
+    if _is_pmap(value.function):
+        return InputError(f"`{value.name}` is made by `jax.pmap`, {_PMAP}")
     for name, used in _list_variables(value.function):
+        if _is_pmap(used):
+            return InputError(f"`{value.name}` uses `{name}`, which is made by `jax.pmap`, {_PMAP}")
         try:
             FunctionPickler(io.BytesIO(), by_value).dump(used)
         except Exception:
@@ -311,6 +315,17 @@ def _explain(value: Any, fault: Exception, by_value: frozenset[str]) -> InputErr
     return InputError(
         f"`{value.name}` cannot be passed to a worker ({reason}): write a case file, see `ligerdiag init`"
     )
+
+
+_PMAP = "and cannot be passed to a worker: check a function that calls `jax.pmap` itself, `lambda *x: jax.pmap(f)(*x)`"
+
+
+def _is_pmap(value: Any) -> bool:
+    """Returns whether the value is a function that `jax.pmap` returned: a closure in one of JAX's own modules."""
+    if not isinstance(value, FunctionType) or not hasattr(value, "lower"):
+        return False
+    place = f"{value.__globals__.get('__name__', '')}.{value.__code__.co_qualname}"
+    return place.startswith("jax.") and "pmap" in place
 
 
 def _list_variables(function: Any) -> list[tuple[str, Any]]:

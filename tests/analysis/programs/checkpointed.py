@@ -4,6 +4,7 @@ JAX drops the kernel from the recomputed forward pass, which does not use its ou
 jnp the values that the backward rule intends to keep.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -89,3 +90,27 @@ def overwrites_an_input(loss, z, s):
 def overwrites_one_input_and_reads_another(loss, z, s):
     value, dz = jax.value_and_grad(jax.checkpoint(loss))(2 * z, s)
     return {"loss": value, "z": dz}
+
+
+saved = functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable)
+
+
+@add
+def overwrites_what_a_policy_saves(loss, z, s):
+    """The kernel runs again on the saved product, in whose bytes it has already left what it would leave there."""
+    value, pull = jax.vjp(saved(lambda z: loss((z[:8, :8] @ z).reshape(16, 16), jnp.concatenate([s, s]))), z)
+    return {"loss": value, "z": pull(jnp.sin(value))[0]}
+
+
+@add
+def reads_what_a_policy_saves(loss, z, s):
+    """The derivative of the sine needs the product as it was saved, that of the loss what the kernel leaves in another form
+    of it.
+    """
+
+    def add_sines(z):
+        h = z[:8, :8] @ z
+        return loss(h.reshape(16, 16), jnp.concatenate([s, s])), jnp.sin(h).sum()
+
+    (value, _), pull = jax.vjp(saved(add_sines), z)
+    return {"loss": value, "z": pull((jnp.sin(value), 1.0))[0]}

@@ -89,3 +89,12 @@ def both_branches(x, w):
     h = x @ w
     s = lax.cond(x.sum() > 0, double, lambda h: 2 * double(h), h)
     return {"s": s}
+
+
+@CASES.add(X, W)
+def switched_to_equal(x, w):
+    """XLA removes the product, and gives the first and the last branch one body."""
+    h = x @ w
+    n = (x[0, 0] * 3).astype(jnp.int32)
+    s = lax.switch(n, [double, lambda h: h.max(1), lambda h: double(h * 1.0)], h)
+    return {"s": s}

@@ -88,22 +88,74 @@ def write_in_branch(x: Any, y: Any) -> dict[str, Any]:
     return {"total": total, "joined": joined, "flat": x.reshape(-1)[80:192] * 2, "read": x[3:11] * 3}
 
 
+@triton.jit
+def append_row_kernel(x_ptr, row_ptr, place_ptr, sum_ptr, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
+    """Overwrites the row of x whose number it loads."""
+    at = tl.arange(0, COLUMNS)
+    row = tl.load(row_ptr + at)
+    tl.store(sum_ptr, tl.sum(row * at))
+    tl.store(x_ptr + (tl.load(place_ptr) % ROWS) * COLUMNS + at, row)
+
+
+def _append(distance: int | None) -> Callable[[Any, Any], dict[str, Any]]:
+    """Returns a program that appends rows to a ring of rows, and reads the row at a distance from each before and after
+    the call; all rows if None. XLA merges the two reads.
+    """
+
+    def program(x: Any, y: Any) -> dict[str, Any]:
+        array = x @ y
+
+        def body(place: Any, total: Any) -> Any:
+            def read() -> Any:
+                return jnp.sin(array if distance is None else array[(place + distance) % SIZE]).sum()
+
+            first = read()
+            total += jax_triton.triton_call(
+                array,
+                jnp.tanh(y[place] + first),
+                place,
+                kernel=append_row_kernel,
+                out_shape=jax.ShapeDtypeStruct((), jnp.float32),
+                grid=1,
+                COLUMNS=SIZE,
+                ROWS=SIZE,
+            )
+            return total + read()
+
+        return {"read": jax.lax.fori_loop(1, 4, body, 0.0)}
+
+    return program
+
+
 _ARGUMENTS = (Arg(shape=(SIZE, SIZE), draw=Draw(seed=1)), Arg(shape=(SIZE, SIZE), draw=Draw(seed=2)))
 _ODD: Mapping[Callable[..., Any], Mapping[str, str]] = {
     write_transposed: {"total": "fresh", "read": "clobbered|stale"},
     write_in_branch: {"*": "stale|fresh|latent"},
 }
-CASES = tuple(
-    Case(name=function.__name__, function=function, args=_ARGUMENTS, expected=expected)
-    for function, expected in _ODD.items()
-) + tuple(
-    Case(
-        name="other_rows",
-        params=(made, name),
-        function=_make(made, name),
-        args=_ARGUMENTS,
-        expected={"total": "fresh", "read": "latent|stale|clobbered" if name.endswith("_in") else "fresh"},
+CASES = (
+    tuple(
+        Case(name=function.__name__, function=function, args=_ARGUMENTS, expected=expected)
+        for function, expected in _ODD.items()
     )
-    for made in MADE
-    for name in READS
+    + tuple(
+        Case(
+            name="other_rows",
+            params=(made, name),
+            function=_make(made, name),
+            args=_ARGUMENTS,
+            expected={"total": "fresh", "read": "latent|stale|clobbered" if name.endswith("_in") else "fresh"},
+        )
+        for made in MADE
+        for name in READS
+    )
+    + tuple(
+        Case(
+            name="ring",
+            params=(name,),
+            function=_append(distance),
+            args=_ARGUMENTS,
+            expected={"read": "stale"},
+        )
+        for name, distance in (("before", SIZE - 1), ("same_in", 0), ("all_in", None))
+    )
 )
