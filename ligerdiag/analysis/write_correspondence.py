@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from ligerdiag.analysis.conditions import find_conditional_writes
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
-from ligerdiag.analysis.evaluation.labels import LabelSpace
+from ligerdiag.analysis.evaluation.labels import Labels, LabelSpace
 from ligerdiag.analysis.evaluation.loop_slices import takes_distinct_slices
 from ligerdiag.analysis.evaluation.pieces import ArrayRegion, find_region
 from ligerdiag.analysis.evaluation.program_order import Intended
@@ -235,9 +235,19 @@ def find_identical(
     for late, early in matching.merged_into.items():
         one, other = (tagged.get(writes[index].tag_path) for index in (late, early))
         own = space.all_original(late) | space.all_original(early)
-        if one is not None and other is not None and not (one.labels ^ other.labels) & ~own:
+        if one is None or other is None or (one.labels ^ other.labels) & ~own:
+            continue
+        if _list_versions(late, own, intended) == _list_versions(early, own, intended):
             found[late] = early
     return found
+
+
+def _list_versions(write: int, own: Labels, intended: Intended) -> tuple[Labels, ...] | None:
+    """Returns the dependence sets of the operands of a hidden write's call, without the labels in `own`. Returns None if
+    they are unknown. write: index of the hidden write.
+    """
+    found = intended.operands.get(write)
+    return None if found is None else tuple([labels & ~own for labels in found])
 
 
 def assign_unmatched_calls(matching: Matching, writes: tuple[HiddenWrite, ...], positions: Positions) -> Matching:
@@ -329,9 +339,8 @@ def _find_repetitions(
             if _list_origins(late) != _list_origins(early):
                 continue
             own = space.all_original(late.index) | space.all_original(early.index)
-            versions = [intended.operands.get(one.index) for one in (late, early)]
-            one, other = ([labels & ~own for labels in found] if found is not None else None for found in versions)
-            if one is not None and one == other:
+            versions = _list_versions(late.index, own, intended)
+            if versions is not None and versions == _list_versions(early.index, own, intended):
                 yield late.index, early.index
                 break
 
