@@ -119,6 +119,12 @@ class Identification:
             return True
         return bool(self._find_others(instruction, path))
 
+    def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
+        """Returns whether an instruction depends on an argument or kernel on which an operation does not depend. path: tag
+        path of the operation.
+        """
+        return self._footprints.is_foreign(instruction, path)
+
     def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
         """Returns the tag paths of the operations that an instruction computes in place of a given operation, by structure:
         a user of the given operation, behind which XLA has moved it, and the operations that are equal to this user.
