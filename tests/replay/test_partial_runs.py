@@ -1,8 +1,8 @@
 """Predictions in which single hidden writes are missed, on `product_after_a_loop.py`.
 
 By hand: `h` in the loop is 1.43 / 4 * d.T @ d with d = 2 x, which the first kernel leaves. Readers that missed this write
-would have d = x, and so a quarter of `h`. Nobody reads what the second kernel leaves in `h`. XLA takes the signs of `g` before
-the third kernel doubles it; a double has the same sign.
+would have d = x, and so a quarter of `h`. Nobody reads what the second kernel leaves in `h`. XLA takes the signs of `g`
+before the third kernel doubles it, which keeps them.
 """
 
 from pathlib import Path

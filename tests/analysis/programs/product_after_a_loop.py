@@ -1,4 +1,4 @@
-"""Three kernels with a hidden write each: the readers of the first one see it, nobody reads what the second one leaves, and XLA
+"""Three kernels with a hidden write each: the readers of the first one see it, and nobody reads what the second one leaves. XLA
 takes the signs before the third one, which keeps them.
 
 XLA removes the loop, which runs once, and computes the operand of the last product twice.
