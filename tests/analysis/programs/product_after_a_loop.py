@@ -1,5 +1,5 @@
-"""Three kernels with a hidden write each: the readers of the first one see it, and nobody reads what the second one leaves. XLA
-takes the signs before the third one, which keeps them.
+"""Three kernels with a hidden write each: the readers of the first one see it, and nobody reads what the second one leaves.
+XLA takes the signs before the third one, which keeps them.
 
 XLA removes the loop, which runs once, and computes the operand of the last product twice.
 """
