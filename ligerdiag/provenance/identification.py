@@ -153,7 +153,8 @@ class Identification:
             return frozenset()
         if own not in self._above:
             flow, tags = Dataflow(self.program, _EVERYTHING), self.program.tags
-            reached = search([(operation, ())], lambda position: _list_inputs(flow, position))
+            start: Position = operation, ()
+            reached = search([start], lambda position: _list_inputs(flow, position))
             above = {tags.get(one.id, ())[-1:] for one, _ in reached}
             self._above[own] = frozenset(above - {own, ()})
         return self._above[own]
