@@ -153,8 +153,8 @@ class Identification:
             return frozenset()
         if own not in self._above:
             flow, tags = Dataflow(self.program, _EVERYTHING), self.program.tags
-            start: Position = operation, ()
-            reached = search([start], lambda position: _list_inputs(flow, position))
+            starts: list[Position] = [(operation, ())]
+            reached = search(starts, lambda position: _list_inputs(flow, position))
             above = {tags.get(one.id, ())[-1:] for one, _ in reached}
             self._above[own] = frozenset(above - {own, ()})
         return self._above[own]
