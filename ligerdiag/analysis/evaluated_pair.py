@@ -169,6 +169,12 @@ class Evaluator:
         """
         return self.retagged is None and self.identification.is_another(instruction, path)
 
+    def is_foreign(self, path: TagPath, instruction: HloInstruction) -> bool:
+        """Returns whether an instruction depends on an argument or kernel on which the operation with tag path `path` does
+        not depend. False if tags were computed from metadata.
+        """
+        return self.retagged is None and self.identification.is_foreign(instruction, path)
+
     def list_others(self, path: TagPath, instruction: HloInstruction) -> list[TagPath]:
         """Returns the tag paths of the operations that an instruction surely computes in place of a given operation. They
         are in program order. path: tag path of the given operation. Returns [] if the instruction may compute it, or if

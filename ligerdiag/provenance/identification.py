@@ -27,10 +27,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from ligerdiag.hlo.counters import find_trips
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running
+from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
-from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, render_index
+from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves, render_index
 from ligerdiag.hlo.xla_pb2 import ShapeProto
 from ligerdiag.provenance.expression_table import ExpressionTable, Number
 from ligerdiag.provenance.footprints import Footprint, compute_footprints, number_kernels
@@ -45,6 +45,19 @@ from ligerdiag.provenance.module_values import (
 )
 
 _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, arguments=True, asynchronous=True)
+_EVERYTHING = PassThrough(
+    bitcasts=True,
+    barriers=True,
+    tuples=True,
+    calls=True,
+    fusions=True,
+    branches=True,
+    loop_entry=True,
+    loop_back=True,
+    arguments=True,
+    asynchronous=True,
+    shards=True,
+)
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
@@ -77,6 +90,7 @@ class Identification:
     _known: dict[tuple[int, ShapeIndex], ValueIdentity] = field(
         init=False, default_factory=dict[tuple[int, ShapeIndex], ValueIdentity]
     )
+    _above: dict[TagPath, frozenset[TagPath]] = field(init=False, default_factory=dict[TagPath, frozenset[TagPath]])
 
     def identify(self, instruction: HloInstruction, index: ShapeIndex = ()) -> ValueIdentity:
         """Returns the identity of one array of the schedule: the values of the program that it equals.
@@ -94,28 +108,56 @@ class Identification:
         """Returns whether the result of an instruction surely differs from the value of an operation by more than a
         conversion. path: tag path of the operation. The result must be an array.
 
-        Either the structure proves that the result is a different value of the program. Or the instruction is part of a
-        sum or product to which XLA has moved terms or factors: its footprint (see `footprints`) then has an argument or a
-        kernel that the operation's footprint lacks.
+        Either the structure proves that the result is the value of an operation that the program computes from this one.
+        Or the instruction is part of a sum or product to which XLA has moved terms or factors: its footprint (see
+        `footprints`) then has an argument or a kernel that the operation's footprint lacks.
+
+        A structure that differs from the operation's proves nothing by itself: XLA computes `x * 2 * 3` as `x * 6`, which
+        may be another value of the program as well.
         """
         if instruction.opcode in _CHAINED and self._footprints.is_foreign(instruction, path):
             return True
         return bool(self._find_others(instruction, path))
 
+    def is_foreign(self, instruction: HloInstruction, path: TagPath) -> bool:
+        """Returns whether an instruction depends on an argument or kernel on which an operation does not depend. path: tag
+        path of the operation.
+        """
+        return self._footprints.is_foreign(instruction, path)
+
     def list_others(self, instruction: HloInstruction, path: TagPath) -> list[TagPath]:
-        """Returns the tag paths of the operations that an instruction computes in place of a given operation, by structure.
-        path: tag path of the given operation. Returns [] if the instruction computes it, or only converts its value.
+        """Returns the tag paths of the operations that an instruction computes in place of a given operation, by structure:
+        a user of the given operation, behind which XLA has moved it, and the operations that are equal to this user.
+
+        path: tag path of the given operation. Returns [] if the instruction may compute it, or only convert its value.
         """
         return sorted(value.path for value in self._find_others(instruction, path) if value.path)
 
     def _find_others(self, instruction: HloInstruction, path: TagPath) -> frozenset[ProgramValue]:
         """Returns the values of the program that the instruction's result is by its structure; none if that of the
-        operation with this tag path, or a conversion of it, is among them.
+        operation with this tag path, or a conversion of it, is among them, or if none is computed from the operation.
         """
         values = self._numbered.find_in_schedule(instruction, ())
         if not values or any(one.path == path for one in values):
             return frozenset()
-        return frozenset() if any(one.path == path for one in self._list_near(values)) else values
+        if any(one.path == path for one in self._list_near(values)):
+            return frozenset()
+        equal = {one.path[-1:] for one in self.list_equal(ProgramValue(path, ()))}
+        is_user = any(not equal.isdisjoint(self._list_above(one.path[-1:])) for one in values)
+        return values if is_user else frozenset()
+
+    def _list_above(self, own: TagPath) -> frozenset[TagPath]:
+        """Returns the last tags of the operations from which the operation with the last tag `own` is computed."""
+        operation = self._operations.find(own)
+        if operation is None:
+            return frozenset()
+        if own not in self._above:
+            flow, tags = Dataflow(self.program, _EVERYTHING), self.program.tags
+            starts: list[Position] = [(operation, ())]
+            reached = search(starts, lambda position: _list_inputs(flow, position))
+            above = {tags.get(one.id, ())[-1:] for one, _ in reached}
+            self._above[own] = frozenset(above - {own, ()})
+        return self._above[own]
 
     def find_values(self, number: Number) -> frozenset[ProgramValue]:
         """Returns the values of the program that have the expression number `number`."""
@@ -424,6 +466,12 @@ def _agree(evidence: tuple[Evidence, ...]) -> frozenset[ProgramValue]:
     firm = [one for one in evidence if one.is_firm and one.values]
     proved = [one for one in firm if one.kind is EvidenceKind.STRUCTURE]
     return frozenset[ProgramValue]().union(*(one.values for one in proved or firm))
+
+
+def _list_inputs(flow: Dataflow, position: Position) -> list[Position]:
+    """Returns the positions from which a position gets its value, or whose values it is computed from."""
+    sources = list(flow.list_sources(*position))
+    return sources or [(one, index) for one in position[0].operands for index in iterate_leaves(one.shape)]
 
 
 def _find_shape(instruction: HloInstruction, index: ShapeIndex) -> ShapeProto | None:

@@ -99,6 +99,13 @@ def test_all_draws_decide_whether_a_verdict_is_contradicted(
         assert (limited.contradictions, list(limited.limits)) == ({}, kinds)
 
 
+def test_right_numbers_contradict_no_verdict_on_an_output_that_depends_on_shared_bytes() -> None:
+    row = replace(ROW, outputs={"v": ("clobbered", "fresh")}, looks={"v": ("right", 0.0)}, shared=("v",))
+    assert find_outcomes(row) == {"v": "alike"}
+    assert find_contradictions(row).contradictions == {}
+    assert find_outcomes(replace(row, looks={"v": ("wrong", 9.0)})) == {"v": "wrong"}
+
+
 def test_the_first_draw_decides_if_there_is_no_other() -> None:
     row = judge_case(replace(make_case(id="fuzz[7]"), error="the worker was killed"))
     assert list(row.contradictions) == ["fault"]

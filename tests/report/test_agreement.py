@@ -122,6 +122,8 @@ def test_a_prediction_that_misses_the_named_write_alone_decides_about_an_output_
     replay = make_replay({"w": numbers}, partial={"w": partial})
     assert compute_replay_agreements({"w": Verdict.STALE}, replay, findings) == {"w": said}
     assert compute_replay_agreements({"w": Verdict.UNKNOWN}, replay, findings) == {"w": S}
+    for one in compute_disagreements({"w": Verdict.STALE}, findings, replay, None):
+        assert dict(one.evidence)["partial"].endswith("if it missed those hidden writes that its findings name")
 
 
 def test_that_prediction_is_made_only_where_it_can_decide() -> None:

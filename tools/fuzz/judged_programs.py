@@ -23,6 +23,7 @@ from tools.fuzz.programs import find_kind
 
 _REFERENCE = list_ids(RuleKind.REFERENCE)
 _CHANGED_BY_JAX = list_ids(RuleKind.CHANGED_BY_JAX)
+_SHARED_BYTES = list_ids(RuleKind.SHARED_BYTES)
 _UNROLLED = "unrolled"
 _ABORTED = "was aborted"
 """Part of the error of a case whose worker XLA aborted."""
@@ -95,6 +96,10 @@ class JudgedProgram:
     unlike: tuple[str, ...] = ()
     """Names of the outputs for which program order, on numbers, differs from the formulas in plain jnp by more than
     rounding (`more_draws`).
+    """
+    shared: tuple[str, ...] | None = None
+    """Names of the outputs that depend on bytes in which XLA keeps two values: only a GPU shows which of the two is left.
+    None in rows that do not say so.
     """
     unjudged: str = ""
     """Why there are no numbers to compare the verdict with: XLA aborts, or replay does not cover the program."""
@@ -184,6 +189,7 @@ def judge_case(case: CaseReport) -> JudgedProgram:
         notes=case.coverage.not_covered,
         opaque=_find_opaque(case),
         unlike=_list_unlike(case),
+        shared=tuple(sorted({name for one in case.findings if one.rule in _SHARED_BYTES for name in one.outputs})),
         unjudged=unjudged,
     )
 
@@ -218,7 +224,8 @@ def find_outcomes(row: JudgedProgram) -> dict[str, str]:
 
     An output is wrong if one draw shows it, by more than rounding. The numbers of a GPU also count within the tolerance
     of the dtypes, and so does the first replay if it gives the stale value or if there are no more draws. An output is
-    wrong, too, if program order differs from the reference: JAX drops kernels, and moves reads of Refs.
+    wrong, too, if program order differs from the reference: JAX drops kernels, and moves reads of Refs. An output that
+    depends on bytes in which XLA keeps two values is never right: replay gives each value bytes of its own.
     """
     found: dict[str, str] = {}
     for name, (_, numbers) in row.outputs.items():
@@ -231,6 +238,8 @@ def find_outcomes(row: JudgedProgram) -> dict[str, str]:
             found[name] = look
         else:
             found[name] = _WITHOUT_LOOK.get(numbers, "none")
+        if name in (row.shared or ()) and found[name] == Word.RIGHT.value:
+            found[name] = Word.ALIKE.value
     return found
 
 

@@ -164,7 +164,7 @@ def _judge_operands(
     seen: the instruction, and its recognised operands.
     """
     occurrence, operands = seen
-    found = _judge(tagged, operands, provenance, comparison)
+    found = _judge(tagged, seen, provenance, comparison)
     for edge in _list_joined(tagged, occurrence, operands, provenance.evaluator):
         found |= comparison.find_errors(edge)
     whole = comparison.find_errors(ComparedEdge(tagged.labels, occurrence.labels))
@@ -172,15 +172,19 @@ def _judge_operands(
 
 
 def _judge(
-    tagged: TaggedSet, operands: list[OperandEdge], provenance: OperandProvenance, comparison: Comparison
+    tagged: TaggedSet,
+    seen: tuple[Occurrence, list[OperandEdge]],
+    provenance: OperandProvenance,
+    comparison: Comparison,
 ) -> Errors:
     """Returns the errors of the recognised operands: those that some operand has in every possible order of the intended
     operands. If no order is possible, there are no errors.
 
-    tagged: the operation, with the intended operands. operands: the recognised operands of the instruction.
+    tagged: the operation, with the intended operands. seen: the instruction, and its recognised operands.
     """
     found: Errors | None = None
-    for edges in provenance.list_orders(tagged, operands):
+    occurrence, operands = seen
+    for edges in provenance.list_orders(tagged, occurrence, operands):
         every = zip(edges, operands, strict=True)
         pairs = [pair for pair in every if pair[1] != UNSEEN and (pair[0][0] or not pair[1][0])]
         unlike = [pair for pair in pairs if pair[1][0] and not provenance.may_replace(pair[1][0], pair[0][0], tagged)]
@@ -232,7 +236,7 @@ def _judge_moved(
     tag = provenance.evaluator.optimized.tags.get(reader.id, ())
     seen = [one for one in provenance.actual.occurrences.get(tag, ()) if one.instruction is reader]
     if seen and len(meant.edges) == len(reader.operands):
-        errors |= _judge(meant, provenance.recognise(other, seen[0]), provenance, comparison)
+        errors |= _judge(meant, (seen[0], provenance.recognise(other, seen[0])), provenance, comparison)
     return errors
 
 

@@ -122,12 +122,19 @@ class OperandProvenance:
             return not self.moved.is_moved(path, one) and not self.evaluator.computes_another(path, one)
         return self.operands_match(path, occurrence)
 
-    def list_orders(self, tagged: TaggedSet, operands: Sequence[OperandEdge]) -> list[tuple[OperandEdge, ...]]:
-        """Returns the orders in which XLA may have put an operation's operands, by the operands that were recognised.
-        Returns [] if the operands cannot be distinguished. tagged: the operation, with its intended operands.
+    def list_orders(
+        self, tagged: TaggedSet, occurrence: Occurrence, operands: Sequence[OperandEdge]
+    ) -> list[tuple[OperandEdge, ...]]:
+        """Returns the orders in which XLA may have put an operation's operands. Returns [] if the operands cannot be
+        distinguished.
+
+        tagged: the operation, with its intended operands. occurrence: the instruction. operands: its recognised operands.
         """
         found: list[tuple[OperandEdge, ...]] = []
-        for edges in _list_orders(tagged):
+        orders = _list_orders(tagged)
+        if len(orders) > 1:
+            orders = [edges for edges in orders if not self._has_foreign_argument(edges, occurrence)]
+        for edges in orders:
             elsewhere = [seen for (edge, _), (seen, _) in zip(edges, operands, strict=True) if seen and not edge]
             if any(edge and self._are_same_value(edge, seen) for seen in elsewhere for edge, _ in edges):
                 continue
@@ -138,6 +145,18 @@ class OperandProvenance:
                 return []
             found.append(edges)
         return found
+
+    def _has_foreign_argument(self, edges: Sequence[OperandEdge], occurrence: Occurrence) -> bool:
+        """Returns whether the instruction reads an argument of the program in place of an intended operand that is computed
+        without this argument.
+        """
+        module = self.evaluator.optimized
+        for (edge, _), operand in zip(edges, occurrence.instruction.operands, strict=True):
+            if edge and edge != CARRIED:
+                argument = _find_argument(find_bytes(operand, occurrence, self.evaluator)[0], module)
+                if argument is not None and self.evaluator.is_foreign(edge, argument):
+                    return True
+        return False
 
     def may_replace(self, seen: TagPath, edge: TagPath, tagged: TaggedSet) -> bool:
         """Returns whether XLA may have put the operation `seen` in place of the intended operand `edge`. It may if `seen`
@@ -287,7 +306,7 @@ class OperandProvenance:
         path = self._find_tag(operand)
         labels = unite(labels for read, _, labels in occurrence.reads if read == number)
         is_unseen = is_part and (not path or self.evaluator.space.any_fresh(labels))
-        if is_unseen or (not path and not _is_argument(operand, self.evaluator.optimized)):
+        if is_unseen or (not path and _find_argument(operand, self.evaluator.optimized) is None):
             return UNSEEN
         return path, labels
 
@@ -326,13 +345,15 @@ def _list_orders(tagged: TaggedSet) -> list[tuple[OperandEdge, ...]]:
     return [tagged.edges, tagged.edges[::-1]] if tagged.opcode in _ANY_ORDER else [tagged.edges]
 
 
-def _is_argument(value: HloInstruction, module: HloModule) -> bool:
-    """Returns whether the value is an argument of the program, or gathered from the argument's shards on all devices."""
+def _find_argument(value: HloInstruction, module: HloModule) -> HloInstruction | None:
+    """Returns the parameter of the entry computation if the value is an argument of the program, or gathered from the
+    argument's shards on all devices. Otherwise returns None.
+    """
     flow = Dataflow(module, _WHOLE)
     value, _ = flow.find_definition(value)
     while value.opcode in _GATHERS:
         value, _ = flow.find_definition(value.operands[0])
-    return value.opcode == "parameter" and module.homes[value.id] is module.entry
+    return value if value.opcode == "parameter" and module.homes[value.id] is module.entry else None
 
 
 def _is_state(parameter: HloInstruction, module: HloModule) -> bool:

@@ -209,7 +209,8 @@ state, in-place updates, the two ends of a declared alias) may share bytes as lo
 The rule covers every module with a schedule and a buffer assignment, with or without a kernel.""",
     why="""\
 Nothing fails: the program computes with bytes that hold something else. The causes seen so far are copies that XLA
-omits, two results of one fusion that update one operand in place, and aliases that contradict each other. On four H200s
+omits, two results of one fusion that update one operand in place, a fusion that gets one value under two names (one of
+them from an `optimization_barrier`), of which XLA checks only one, and aliases that contradict each other. On four H200s
 the sum in the first example is off by a third.""",
     what_to_do="""\
 If an alias is declared twice, declare it once: each operand for one output, and each output of one operand. If a kernel

@@ -1,4 +1,5 @@
-"""Two kernels with a hidden write each: the readers of the first one see it, and nobody reads what the second one leaves.
+"""Three kernels with a hidden write each: the readers of the first one see it, and nobody reads what the second one leaves.
+XLA takes the signs before the third one, which keeps them.
 
 XLA removes the loop, which runs once, and computes the operand of the last product twice.
 """
@@ -20,7 +21,14 @@ def product_after_a_loop(w, x):
 
     _, (spread, totals) = jax.lax.scan(body, doubled * 1.43, x[None])
     h = spread.mean(0) + w
-    return {"product": h @ h, "total": totals.sum() + sums.sum()}
+    g = w + 1.0
+    last = double(g)
+    return {
+        "product": h @ h,
+        "total": totals.sum() + sums.sum(),
+        "signs": jnp.sign(g) + doubled,
+        "last": last,
+    }
 
 
 CASE = Case(name="product_after_a_loop", function=product_after_a_loop, args=(Arg(shape=(16, 16)), Arg(shape=(16, 16))))
