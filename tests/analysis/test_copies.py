@@ -17,6 +17,8 @@ PROGRAMS = Path(__file__).parent / "programs" / "copies.py"
         ("copy_kept", {"other"}),
         ("copies_by_other_names", {"placed", "ref"}),
         ("copies_in_refs", {"assigned", "read"}),
+        ("results_that_equal_their_operand", {"power", "reduced"}),
+        ("exchange_on_one_device", {"exchanged"}),
         ("copy_of_a_derived_value", set()),
         ("cast_before_and_after_a_step", {"cast"}),
     ],

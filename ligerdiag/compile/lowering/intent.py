@@ -20,7 +20,8 @@ the point of the program that says which version the author means:
 - Values that `jax.checkpoint` saves by a policy: the version that their operation made.
 - Slices of a scan that its body returns: the version that the body leaves (`intent_jax.stack_slices`).
 - `jnp.copy`, `jnp.array` and `jax.device_put(x, may_alias=False)`: the copy is another value, although JAX lowers it to the
-  array itself. The same holds for a Ref: an array that it is made from or assigned, or that is read from it.
+  array itself. The same holds for a Ref: an array that it is made from or assigned, or that is read from it. It also
+  holds for `x**1`, for a reduction of no axes and for an `all_to_all` of one device.
 
 The residuals of a custom_vjp get no snapshot. They are references that the author keeps: `bwd` reads the bytes at the
 time when it runs.
@@ -36,7 +37,7 @@ are copied, because no other value can be overwritten.
 """
 
 import importlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +75,8 @@ _ENTERED = frozenset({
 """Operations whose regions contain operations of the program, so that barriers are inserted there too."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 """Operations that count as used even if nothing uses their results, because they may have an effect."""
+_REDUCTIONS = tuple(f"reduce_{kind}_p" for kind in ("sum", "prod", "max", "min", "and", "or", "xor"))
+"""Primitives of JAX that leave an array unchanged if they reduce none of its axes."""
 
 
 def protect_as_written(module: Any) -> str:
@@ -435,9 +438,18 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
 
         return bound
 
+    def copy_unchanged(bind: Any) -> Any:
+        def bound(operand: Any, *others: Any, **params: Any) -> Any:
+            result = bind(operand, *others, **params)
+            return copy(result) if _lowers_to_nothing(params) else result
+
+        return bound
+
     replaced: list[Any] = []
     for module, names, replace in (
         ("jax._src.lax.lax", ("copy_p",), replace_copy),
+        ("jax._src.lax.lax", ("integer_pow_p", *_REDUCTIONS), copy_unchanged),
+        ("jax._src.lax.parallel", ("all_to_all_p",), copy_unchanged),
         ("jax._src.dispatch", ("device_put_p",), copy_placed),
         ("jax._src.core", ("ref_p", "mutable_array_p"), copy_initial),
         ("jax._src.state.primitives", ("get_p",), copy_read),
@@ -455,12 +467,30 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
             del primitive.bind
 
 
+def _lowers_to_nothing(params: Mapping[str, Any]) -> bool:
+    """Whether an operation with these parameters is its operand after JAX and MLIR have lowered it: `x**1`, a reduction of
+    no axes, an exchange between the devices of an axis of size 1. False inside a Pallas kernel, where every value is new.
+    """
+    if not _has_array_refs():
+        return False
+    if "axis_name" in params:
+        axes = params["axis_name"]
+        sizes = _core().get_axis_env().axis_sizes
+        return all(sizes.get(axis) == 1 for axis in (axes if isinstance(axes, tuple) else (axes,)))
+    return params.get("y") == 1 or params.get("axes") == ()
+
+
 def _is_whole(ref: Any, value: Any) -> bool:
     """Whether the value is all of an array Ref. A part of it is a slice, which is an operation of its own. False for the
-    Refs of a Pallas kernel, inside of which JAX turns off the checks of array Refs.
+    Refs of a Pallas kernel.
     """
+    return _has_array_refs() and getattr(ref, "shape", None) == getattr(value, "shape", ())
+
+
+def _has_array_refs() -> bool:
+    """Whether JAX checks array Refs. It does not inside a Pallas kernel, nor do old versions of JAX."""
     checks = getattr(importlib.import_module("jax._src.config"), "mutable_array_checks", None)
-    return bool(getattr(checks, "value", False)) and getattr(ref, "shape", None) == getattr(value, "shape", ())
+    return bool(getattr(checks, "value", False))
 
 
 def _core() -> Any:
