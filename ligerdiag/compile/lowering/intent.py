@@ -73,6 +73,8 @@ _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
 """Operations whose regions contain operations of the program, so that barriers are inserted there too."""
+_CHOICES = frozenset({"stablehlo.case", "stablehlo.if"})
+"""Operations that MLIR replaces by the results of one region if their first operand is a constant."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 """Operations that count as used even if nothing uses their results, because they may have an effect."""
 _REDUCTIONS = tuple(f"reduce_{kind}_p" for kind in ("sum", "prod", "max", "min", "and", "or", "xor"))
@@ -100,7 +102,11 @@ def _protect(operation: Any) -> None:
                 if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
                 if op.name.startswith("stablehlo.") and op.name not in _NEVER_FOLDED and len(op.results) == 1:
-                    _put_barrier(op, inner[position + 1])
+                    _put_barrier(op, inner[position + 1], 0)
+                elif op.name in _CHOICES and _is_constant(op.operands[0]) and not _may_overwrite(op):
+                    for number, result in enumerate(op.results):
+                        if str(result.type).startswith("tensor<"):
+                            _put_barrier(op, inner[position + 1], number)
 
 
 def _carries_kernel(call: Any) -> bool:
@@ -128,8 +134,24 @@ def _is_dead(operation: Any) -> bool:
     return True
 
 
-def _put_barrier(operation: Any, following: Any) -> None:
-    value = operation.results[0]
+def _is_constant(value: Any) -> bool:
+    """Whether the value is a constant of the program, so that MLIR replaces a choice by it with the chosen branch."""
+    owner = value.owner
+    return getattr(getattr(owner, "operation", owner), "name", "") == "stablehlo.constant"
+
+
+def _may_overwrite(choice: Any) -> bool:
+    """Whether a kernel may run inside the choice. A barrier behind it would then not be ordered after the kernel."""
+    return any(
+        inner.operation.name in _EFFECTIVE or _may_overwrite(inner.operation)
+        for region in choice.regions
+        for block in region
+        for inner in block
+    )
+
+
+def _put_barrier(operation: Any, following: Any, number: int) -> None:
+    value = operation.results[number]
     operations: Any = ir.Operation
     tag, context = read_tag(operation), operation.context
     barrier = operations.create(
