@@ -77,7 +77,9 @@ _CHOICES = frozenset({"stablehlo.case", "stablehlo.if"})
 """Operations that MLIR replaces by the results of one region if their first operand is a constant."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 """Operations that count as used even if nothing uses their results, because they may have an effect."""
-_REDUCTIONS = tuple(f"reduce_{kind}_p" for kind in ("sum", "prod", "max", "min", "and", "or", "xor"))
+_REDUCTIONS = (
+    "reduce_sum_p", "reduce_prod_p", "reduce_max_p", "reduce_min_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p",
+)  # fmt: skip
 """Primitives of JAX that leave an array unchanged if they reduce none of its axes."""
 
 
@@ -496,9 +498,9 @@ def _lowers_to_nothing(params: Mapping[str, Any]) -> bool:
     if not _has_array_refs():
         return False
     if "axis_name" in params:
-        axes = params["axis_name"]
-        sizes = _core().get_axis_env().axis_sizes
-        return all(sizes.get(axis) == 1 for axis in (axes if isinstance(axes, tuple) else (axes,)))
+        name, sizes = params["axis_name"], _core().get_axis_env().axis_sizes
+        names: Sequence[Any] = name if isinstance(name, tuple) else (name,)
+        return all(sizes.get(one) == 1 for one in names)
     return params.get("y") == 1 or params.get("axes") == ()
 
 
