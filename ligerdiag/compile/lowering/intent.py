@@ -499,7 +499,7 @@ def _lowers_to_nothing(params: Mapping[str, Any]) -> bool:
         return False
     if "axis_name" in params:
         name, sizes = params["axis_name"], _core().get_axis_env().axis_sizes
-        names: Sequence[Any] = name if isinstance(name, tuple) else (name,)
+        names = list[Any](name) if isinstance(name, tuple) else [name]  # pyright: ignore[reportUnknownArgumentType]
         return all(sizes.get(one) == 1 for one in names)
     return params.get("y") == 1 or params.get("axes") == ()
 
