@@ -20,7 +20,8 @@ the point of the program that says which version the author means:
 - Values that `jax.checkpoint` saves by a policy: the version that their operation made.
 - Slices of a scan that its body returns: the version that the body leaves (`intent_jax.stack_slices`).
 - `jnp.copy`, `jnp.array` and `jax.device_put(x, may_alias=False)`: the copy is another value, although JAX lowers it to the
-  array itself. The same holds for a Ref: an array that it is made from or assigned, or that is read from it.
+  array itself. The same holds for a Ref: an array that it is made from or assigned, or that is read from it. It also
+  holds for `x**1`, for a reduction of no axes and for an `all_to_all` of one device.
 
 The residuals of a custom_vjp get no snapshot. They are references that the author keeps: `bwd` reads the bytes at the
 time when it runs.
@@ -36,7 +37,7 @@ are copied, because no other value can be overwritten.
 """
 
 import importlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,8 +73,14 @@ _ENTERED = frozenset({
     "builtin.module", "func.func", "sdy.manual_computation", "stablehlo.case", "stablehlo.if", "stablehlo.while",
 })  # fmt: skip
 """Operations whose regions contain operations of the program, so that barriers are inserted there too."""
+_CHOICES = frozenset({"stablehlo.case", "stablehlo.if"})
+"""Operations that MLIR replaces by the results of one region if their first operand is a constant."""
 _EFFECTIVE = frozenset({"func.call", "stablehlo.custom_call"})
 """Operations that count as used even if nothing uses their results, because they may have an effect."""
+_REDUCTIONS = (
+    "reduce_sum_p", "reduce_prod_p", "reduce_max_p", "reduce_min_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p",
+)  # fmt: skip
+"""Primitives of JAX that leave an array unchanged if they reduce none of its axes."""
 
 
 def protect_as_written(module: Any) -> str:
@@ -97,7 +104,11 @@ def _protect(operation: Any) -> None:
                 if op.name == "stablehlo.custom_call" and (_carries_kernel(op) or _is_dead(op)):
                     op.attributes["has_side_effect"] = ir.BoolAttr.get(True)
                 if op.name.startswith("stablehlo.") and op.name not in _NEVER_FOLDED and len(op.results) == 1:
-                    _put_barrier(op, inner[position + 1])
+                    _put_barrier(op, inner[position + 1], 0)
+                elif op.name in _CHOICES and _is_constant(op.operands[0]) and not _may_overwrite(op):
+                    for number, result in enumerate(op.results):
+                        if str(result.type).startswith("tensor<"):
+                            _put_barrier(op, inner[position + 1], number)
 
 
 def _carries_kernel(call: Any) -> bool:
@@ -125,8 +136,24 @@ def _is_dead(operation: Any) -> bool:
     return True
 
 
-def _put_barrier(operation: Any, following: Any) -> None:
-    value = operation.results[0]
+def _is_constant(value: Any) -> bool:
+    """Whether the value is a constant of the program, so that MLIR replaces a choice by it with the chosen branch."""
+    owner = value.owner
+    return getattr(getattr(owner, "operation", owner), "name", "") == "stablehlo.constant"
+
+
+def _may_overwrite(choice: Any) -> bool:
+    """Whether a kernel may run inside the choice. A barrier behind it would then not be ordered after the kernel."""
+    return any(
+        inner.operation.name in _EFFECTIVE or _may_overwrite(inner.operation)
+        for region in choice.regions
+        for block in region
+        for inner in block
+    )
+
+
+def _put_barrier(operation: Any, following: Any, number: int) -> None:
+    value = operation.results[number]
     operations: Any = ir.Operation
     tag, context = read_tag(operation), operation.context
     barrier = operations.create(
@@ -435,9 +462,18 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
 
         return bound
 
+    def copy_unchanged(bind: Any) -> Any:
+        def bound(operand: Any, *others: Any, **params: Any) -> Any:
+            result = bind(operand, *others, **params)
+            return copy(result) if _lowers_to_nothing(params) else result
+
+        return bound
+
     replaced: list[Any] = []
     for module, names, replace in (
         ("jax._src.lax.lax", ("copy_p",), replace_copy),
+        ("jax._src.lax.lax", ("integer_pow_p", *_REDUCTIONS), copy_unchanged),
+        ("jax._src.lax.parallel", ("all_to_all_p",), copy_unchanged),
         ("jax._src.dispatch", ("device_put_p",), copy_placed),
         ("jax._src.core", ("ref_p", "mutable_array_p"), copy_initial),
         ("jax._src.state.primitives", ("get_p",), copy_read),
@@ -455,12 +491,30 @@ def _snapshots_for_copies(marks: IntentTrace) -> Generator[None]:
             del primitive.bind
 
 
+def _lowers_to_nothing(params: Mapping[str, Any]) -> bool:
+    """Whether an operation with these parameters is its operand after JAX and MLIR have lowered it: `x**1`, a reduction of
+    no axes, an exchange between the devices of an axis of size 1. False inside a Pallas kernel, where every value is new.
+    """
+    if not _has_array_refs():
+        return False
+    if "axis_name" in params:
+        name, sizes = params["axis_name"], _core().get_axis_env().axis_sizes
+        names = list[Any](name) if isinstance(name, tuple) else [name]  # pyright: ignore[reportUnknownArgumentType]
+        return all(sizes.get(one) == 1 for one in names)
+    return params.get("y") == 1 or params.get("axes") == ()
+
+
 def _is_whole(ref: Any, value: Any) -> bool:
     """Whether the value is all of an array Ref. A part of it is a slice, which is an operation of its own. False for the
-    Refs of a Pallas kernel, inside of which JAX turns off the checks of array Refs.
+    Refs of a Pallas kernel.
     """
+    return _has_array_refs() and getattr(ref, "shape", None) == getattr(value, "shape", ())
+
+
+def _has_array_refs() -> bool:
+    """Whether JAX checks array Refs. It does not inside a Pallas kernel, nor do old versions of JAX."""
     checks = getattr(importlib.import_module("jax._src.config"), "mutable_array_checks", None)
-    return bool(getattr(checks, "value", False)) and getattr(ref, "shape", None) == getattr(value, "shape", ())
+    return bool(getattr(checks, "value", False))
 
 
 def _core() -> Any:

@@ -112,3 +112,42 @@ def cast_before_and_after_a_step(p, x):
     cast = p.astype(jnp.bfloat16)
     norm = step(p, compute_gradient(cast, x))
     return {"new": p, "norm": norm, "cast": cast, "new_cast": p.astype(jnp.bfloat16)}
+
+
+def overwrite_beside_results(x, w):
+    h = x @ w
+    return {"overwritten": 2 * h @ w.T, "power": h @ w.T, "reduced": h.T @ h, "chosen": jnp.sin(h), "sums": h.sum(1)}
+
+
+@CASES.add(X, W, reference=overwrite_beside_results)
+def results_that_equal_their_operand(x, w):
+    h = x @ w
+    power, reduced = h**1, jnp.sum(h, axis=())
+    chosen = jax.lax.cond(h.ndim == 2, lambda h: h, lambda h: 2 * h, h)
+    sums = double(h)
+    return {
+        "overwritten": h @ w.T,
+        "power": power @ w.T,
+        "reduced": reduced.T @ reduced,
+        "chosen": jnp.sin(chosen),
+        "sums": sums,
+    }
+
+
+@CASES.add(X, W, reference=lambda x, w: {"overwritten": 2 * (x @ w) @ w.T, "sums": (x @ w).sum(1)})
+def kernel_in_a_branch_that_is_always_taken(x, w):
+    h = x @ w
+    sums, h = jax.lax.cond(h.ndim == 2, lambda h: (double(h), h), lambda h: (h.sum(1), 2 * h), h)
+    return {"overwritten": h @ w.T, "sums": sums}
+
+
+@CASES.add(X, W, mesh={"x": 1})
+def exchange_on_one_device(x, w):
+    def exchange(x, w):
+        h = x @ w
+        exchanged = jax.lax.all_to_all(h, "x", 0, 0, tiled=True)
+        sums = double(h)
+        return {"overwritten": h @ w.T, "exchanged": exchanged @ w.T, "sums": sums}
+
+    spec = jax.sharding.PartitionSpec()
+    return jax.shard_map(exchange, in_specs=spec, out_specs=spec, check_vma=False)(x, w)
