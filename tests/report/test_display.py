@@ -130,7 +130,7 @@ def test_an_unknown_output_is_never_green() -> None:
     case = make_case("step", Status.INCONCLUSIVE, outputs={"a": Verdict.UNKNOWN, "b": Verdict.FRESH})
     shown = show(case)
     assert "UNKNOWN" in shown.upper()
-    assert "help: see `not covered`" in shown
+    assert "help: read the lines `not covered`" in shown
 
 
 def test_long_reports_are_cut_and_say_so() -> None:
