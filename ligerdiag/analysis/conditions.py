@@ -17,24 +17,10 @@ from typing import Final
 
 from ligerdiag.analysis.evaluation.label_memory import ActualWrite
 from ligerdiag.analysis.writes import Frames, HiddenWrite, list_entered
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, is_operandwise, search
+from ligerdiag.hlo.dataflow import ALL_SOURCES, Dataflow, Position, is_operandwise, search
 from ligerdiag.hlo.fixed_values import sort_branches, surely_runs
 from ligerdiag.hlo.module import HloInstruction, HloModule
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaves
-
-_CALL_PATHS = PassThrough(
-    bitcasts=True,
-    barriers=True,
-    tuples=True,
-    calls=True,
-    fusions=True,
-    branches=True,
-    loop_entry=True,
-    loop_back=True,
-    arguments=True,
-    asynchronous=True,
-    shards=True,
-)
 
 type Argument = tuple[int, ShapeIndex]
 """Number of a parameter of the entry computation, and an index into its shape."""
@@ -151,7 +137,7 @@ class _Inputs:
     _known: dict[int, frozenset[Argument]] = field(default_factory=dict[int, frozenset[Argument]])
 
     def __post_init__(self) -> None:
-        self._flow = Dataflow(self.module, _CALL_PATHS)
+        self._flow = Dataflow(self.module, ALL_SOURCES)
 
     def find(self, caller: HloInstruction) -> frozenset[Argument]:
         """Returns the arguments on which the predicate of a conditional or loop depends. Each is (parameter number,

@@ -429,6 +429,7 @@ def _replay(
             options,
             cache=cache,
             templates=templates,
+            report_progress=report_progress,
             find_readers=None if toolchain.is_own else lambda _: readers,
         )
         _replay_opaquely(
@@ -447,6 +448,7 @@ def _replay_partly(
     *,
     cache: Cache,
     templates: Templates,
+    report_progress: OnProgress,
     find_readers: FindReaders | None,
 ) -> None:
     """Compares outputs that miss some hidden writes and see others with what they would be if they missed only those, and
@@ -458,7 +460,12 @@ def _replay_partly(
     from ligerdiag.replay.partial_service import compare_artifacts_partly
 
     found = compare_artifacts_partly(
-        tasks, make_replay_options(options), cache=cache, templates=templates, find_readers=find_readers
+        tasks,
+        make_replay_options(options),
+        cache=cache,
+        report_progress=report_progress,
+        templates=templates,
+        find_readers=find_readers,
     )
     for one, partial in zip(tasks, found, strict=True):
         if course.is_last(course.run.add_partial(one.task, partial)):

@@ -302,6 +302,20 @@ PASSED_ON = PassThrough(
     asynchronous=True,
 )
 """Lets a walk through every operation whose result shares storage with its source."""
+ALL_SOURCES = PassThrough(
+    bitcasts=True,
+    barriers=True,
+    tuples=True,
+    calls=True,
+    fusions=True,
+    branches=True,
+    loop_entry=True,
+    loop_back=True,
+    arguments=True,
+    asynchronous=True,
+    shards=True,
+)
+"""Lets a walk through every kind of operation, to all positions from which a value may come unchanged."""
 _MAX_STEPS = 100_000
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from ligerdiag.hlo.counters import find_trips
-from ligerdiag.hlo.dataflow import Dataflow, PassThrough, Position, list_running, search
+from ligerdiag.hlo.dataflow import ALL_SOURCES, Dataflow, PassThrough, Position, list_running, search
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import ShapeIndex, iterate_leaf_shapes, iterate_leaves, render_index
@@ -45,19 +45,6 @@ from ligerdiag.provenance.module_values import (
 )
 
 _SAME_ARRAY = PassThrough(tuples=True, barriers=True, fusions=True, calls=True, arguments=True, asynchronous=True)
-_EVERYTHING = PassThrough(
-    bitcasts=True,
-    barriers=True,
-    tuples=True,
-    calls=True,
-    fusions=True,
-    branches=True,
-    loop_entry=True,
-    loop_back=True,
-    arguments=True,
-    asynchronous=True,
-    shards=True,
-)
 _SAME_ELEMENTS = having(Trait.SAME_ELEMENTS)
 _LIBRARY_CALLS = having(Trait.LIBRARY_CALL)
 _ENTERED = frozenset({"parameter", "while"})
@@ -152,7 +139,7 @@ class Identification:
         if operation is None:
             return frozenset()
         if own not in self._above:
-            flow, tags = Dataflow(self.program, _EVERYTHING), self.program.tags
+            flow, tags = Dataflow(self.program, ALL_SOURCES), self.program.tags
             starts: list[Position] = [(operation, ())]
             reached = search(starts, lambda position: _list_inputs(flow, position))
             above = {tags.get(one.id, ())[-1:] for one, _ in reached}

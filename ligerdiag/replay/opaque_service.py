@@ -17,7 +17,7 @@ from ligerdiag.effects.declared import DeclaredEffects
 from ligerdiag.effects.isolated import CallEffectsReader
 from ligerdiag.errors import LigerdiagError, describe_error
 from ligerdiag.model.findings import OpaqueReplay, ReplayState
-from ligerdiag.model.report import OnProgress, Progress
+from ligerdiag.model.report import OnProgress
 from ligerdiag.replay.opaque_calls import OpaqueCalls
 from ligerdiag.replay.opaque_plan import plan_opaquely
 from ligerdiag.replay.ops.scope import NotCoveredError
@@ -32,6 +32,7 @@ from ligerdiag.replay.replay_service import (
     compute_circumstances,
     compute_environment,
     group_jobs,
+    make_event,
 )
 from ligerdiag.replay.replay_worker import (
     OpaqueAnswer,
@@ -44,6 +45,8 @@ from ligerdiag.replay.runs.case_run import load_programs
 from ligerdiag.toolchains.toolchain import Toolchain
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool, count_cores
 from ligerdiag.workers.templates import Templates
+
+_PHASE = "replay with opaque functions"
 
 type FindDeclared = Callable[[ReplayTask], Sequence[DeclaredEffects]]
 """A function that returns the effects that the user declares for the custom calls of a task."""
@@ -89,7 +92,7 @@ def replay_artifacts_opaquely(
         nonlocal done
         for task in groups[key]:
             done += 1
-            report_progress(_make_event("finished", task, done, len(tasks), cached=replay.cached))
+            report_progress(make_event(_PHASE, "finished", task, done, len(tasks), cached=replay.cached))
             yield task, replay
 
     for key, (first, *_) in groups.items():
@@ -119,7 +122,7 @@ def replay_artifacts_opaquely(
         for number, future in pool.run_all(jobs, turns):
             key, plan = plans[number]
             if future is None:
-                report_progress(_make_event("started", plan.task, done, len(tasks)))
+                report_progress(make_event(_PHASE, "started", plan.task, done, len(tasks)))
             else:
                 yield from finish(key, _finish(plan, future, json.loads(key), cache))
 
@@ -200,15 +203,3 @@ def _find_kept(cache: Cache, question: Mapping[str, object]) -> OpaqueReplay | N
         return None if answer is None else replace(read_record(OpaqueReplay, answer, "replay"), cached=True)
     except FieldError:
         return None
-
-
-def _make_event(event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> Progress:
-    return Progress(
-        phase="replay with opaque functions",
-        event=event,
-        done=done,
-        total=total,
-        case_id=task.case.id,
-        target=task.target,
-        cached=cached,
-    )

@@ -13,6 +13,7 @@ from ligerdiag.codec import FieldError, encode_record, read_record
 from ligerdiag.errors import LigerdiagError
 from ligerdiag.model.findings import OutputNumbers, Replay
 from ligerdiag.model.jobs import WritePlace
+from ligerdiag.model.report import OnProgress
 from ligerdiag.replay.replay_service import (
     OVERRUN_FACTOR,
     REPLAY_WORKER,
@@ -22,12 +23,15 @@ from ligerdiag.replay.replay_service import (
     ReplayTask,
     compute_circumstances,
     compute_environment,
+    make_event,
     read_kernel_modules,
 )
 from ligerdiag.replay.replay_worker import PartialRequest, make_partial_job
 from ligerdiag.toolchains.toolchain import current_toolchain
 from ligerdiag.workers.pool import COMPILE_WORKER, Pool
 from ligerdiag.workers.templates import Templates
+
+_PHASE = "replay without some writes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ def compare_artifacts_partly(
     options: ReplayOptions,
     *,
     cache: Cache,
+    report_progress: OnProgress,
     templates: Templates | None = None,
     find_readers: FindReaders | None = None,
 ) -> list[Mapping[str, OutputNumbers]]:
@@ -67,8 +72,9 @@ def compare_artifacts_partly(
             templates=templates,
             template=COMPILE_WORKER,
         ) as pool:
-            for number in left:
+            for done, number in enumerate(left):
                 one = tasks[number]
+                report_progress(make_event(_PHASE, "started", one.task, done, len(left)))
                 timeout = max(options.timeout, OVERRUN_FACTOR * one.replay.estimated_seconds)
                 try:
                     request = PartialRequest(
@@ -80,11 +86,16 @@ def compare_artifacts_partly(
                     )
                     answer = pool.submit(make_partial_job(request, timeout)).result()
                 except LigerdiagError:
-                    continue
-                found[number] = answer.outputs
-                cache.keep_answer(
-                    questions[number], answer.dependencies, {"partial": encode_record(_Kept(answer.outputs))}, REPLAYS
-                )
+                    pass
+                else:
+                    found[number] = answer.outputs
+                    cache.keep_answer(
+                        questions[number],
+                        answer.dependencies,
+                        {"partial": encode_record(_Kept(answer.outputs))},
+                        REPLAYS,
+                    )
+                report_progress(make_event(_PHASE, "finished", one.task, done + 1, len(left)))
     return [one or {} for one in found]
 
 

@@ -251,20 +251,19 @@ def replay_artifacts(
         groups.setdefault(_compute_key(task), []).append(task)
     cache.forget_hashes()
     results = KeptReplays(cache, toolchain)
+    phase = f"replay in {options.orders} orders" if options.orders else "replay"
     done = 0
     firsts = [members[0] for members in groups.values()]
     for step in _replay_each(
         firsts, options, cache, results, toolchain=toolchain, templates=templates, find_readers=find_readers
     ):
         if isinstance(step, ReplayTask):
-            report_progress(_make_event("started", step, done, len(tasks), orders=options.orders))
+            report_progress(make_event(phase, "started", step, done, len(tasks)))
             continue
         first, replay = step
         for task in groups[_compute_key(first)]:
             done += 1
-            report_progress(
-                _make_event("finished", task, done, len(tasks), cached=replay.cached, orders=options.orders)
-            )
+            report_progress(make_event(phase, "finished", task, done, len(tasks), cached=replay.cached))
             yield task, replay
 
 
@@ -483,10 +482,8 @@ def _compute_key(task: ReplayTask) -> ReplayKey:
     return get_program(task.artifact.provenance.key), task.case.draws
 
 
-def _make_event(
-    event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False, orders: int = 0
-) -> Progress:
-    phase = f"replay in {orders} orders" if orders else "replay"
+def make_event(phase: str, event: str, task: ReplayTask, done: int, total: int, *, cached: bool = False) -> Progress:
+    """Returns the event that the replay of a task has started or finished. The arguments are the fields of `Progress`."""
     return Progress(
         phase=phase, event=event, done=done, total=total, case_id=task.case.id, target=task.target, cached=cached
     )
