@@ -40,7 +40,8 @@ MEANINGS: dict[ExitCode, str] = {
         "are unknown; or a rule raises an exception; or schedule and numbers disagree, and no finding explains it"
     ),
     ExitCode.INCONCLUSIVE: (
-        "a case is inconclusive; without --strict, only if the case has an expectation and all of its outputs are unknown"
+        "a case is inconclusive; without --strict, only if the case has an expectation and all of its outputs are unknown, "
+        "or if the numbers of an unknown output are wrong"
     ),
     ExitCode.NOTHING_CHECKED: "nothing to check: no program has a custom call or asks XLA to work in place",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the results so far are shown",
@@ -142,8 +143,14 @@ class FailOn(StrEnum):
 
 
 def _is_undecided(case: CaseReport) -> bool:
-    """Returns whether the case has an expectation and all of its outputs are unknown."""
-    return case.expected is not None and all(verdict is Verdict.UNKNOWN for verdict in case.outputs.values())
+    """Returns whether the case has an expectation and all of its outputs are unknown, or the replay or a device computes
+    wrong numbers for an unknown output.
+    """
+    unknown = [name for name, verdict in case.outputs.items() if verdict is Verdict.UNKNOWN]
+    if case.expected is not None and len(unknown) == len(case.outputs):
+        return True
+    numbers = [run.outputs.get(name) for run in (case.replay, case.device) if run is not None for name in unknown]
+    return any(one is not None and one.attribution.is_wrong for one in numbers)
 
 
 def choose_exit_code(codes: Iterable[ExitCode]) -> ExitCode:

@@ -4,14 +4,21 @@ import pytest
 
 from ligerdiag.cli.exit_codes import MEANINGS, ExitCode, FailOn, compute_case_code, compute_exit_code, render_table
 from ligerdiag.ending import Ending
-from ligerdiag.model.findings import ReplayState, Severity, Verdict
+from ligerdiag.model.findings import Attribution, ReplayState, Severity, Verdict
 from ligerdiag.model.report import CaseReport, Coverage, Status
-from tests.report.samples import make_case, make_device, make_finding, make_replay, make_report
+from tests.report.samples import make_case, make_device, make_finding, make_numbers, make_replay, make_report
 
 FRESH = {"a": Verdict.FRESH}
 RIGHT = make_case("right")
 WRONG = make_case("wrong", Status.UNEXPECTED, mismatch="m")
 UNSURE = make_case("unsure", Status.INCONCLUSIVE)
+WRONG_NUMBERS = make_case(
+    "wrong numbers",
+    Status.INCONCLUSIVE,
+    expected=None,
+    outputs={"a": Verdict.UNKNOWN, "b": Verdict.FRESH},
+    replay=make_replay({"a": make_numbers(Attribution.NEITHER, error=0.5), "b": make_numbers(Attribution.FRESH)}),
+)
 BROKEN = make_case("broken", Status.ERROR, error="aborted", error_exit_code=3)
 MISTAKEN = make_case("mistaken", Status.ERROR, error="no such axis", error_exit_code=2)
 REPLAY_DIED = make_case("died", replay=make_replay(state=ReplayState.FAILED, reason="aborted"))
@@ -100,6 +107,7 @@ def test_a_run_that_stops_at_a_case_has_the_exit_code_of_that_case(cases: tuple[
         (UNSEEN, True, 0),
         (UNSURE, False, 0),
         (UNSURE, True, 4),
+        (WRONG_NUMBERS, False, 4),
         (WRONG, False, 1),
         (warned(Severity.WARNING), False, 1),
         (warned(Severity.NOTE), True, 0),

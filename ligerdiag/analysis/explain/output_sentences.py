@@ -35,7 +35,7 @@ def describe_untraced(context: Context) -> tuple[str, ...]:
         f"the value of operand {write.operand} of `{write.kernel}`{_render_call(context, write)} from before the write was"
         f" not found in the schedule: it is unknown whether readers get it; {_advise(write)}"
         for write in context.writes
-        if write.index in unknown and not write.unknown and write.index not in context.actual.traced
+        if write.index in unknown and not write.unknown and write.index not in verdicts.comparison.traced
     ]
     return tuple(dict.fromkeys(lines))
 
