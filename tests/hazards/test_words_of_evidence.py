@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ligerdiag.analysis.explain.output_sentences import describe_untraced
-from ligerdiag.model.findings import CallPlace
+from ligerdiag.model.findings import CallPlace, Verdict
 from ligerdiag.model.report import CaseReport
 from ligerdiag.report.causes import list_causes
 from ligerdiag.rules.rule import make_example
@@ -78,6 +78,25 @@ CASE = Case(name="twice", function=step, args=(Arg(shape=(8, 16)), Arg(shape=(16
 """,
 )
 
+UNDONE = make_example(
+    about="An iteration may put the array back, and XLA drops the choice between it and its copy.",
+    code="""\
+def step(x, n):
+    def body(state):
+        h, count, total = state
+        saved = jnp.copy(h)
+        sums = sum_and_double(h)
+        ok = sums.sum() > 0
+        return jnp.where(ok, h, saved), count + ok.astype(jnp.int32), total + sums
+
+    h, _, total = jax.lax.while_loop(lambda state: state[1] < n, body, (x * 2, jnp.int32(0), jnp.zeros(8)))
+    return {"h": h, "total": total}
+
+
+CASE = Case(name="undone", function=step, args=(Arg(shape=(8, 32)), jnp.int32(3)))
+""",
+)
+
 
 def list_texts(case: CaseReport, rule: str, label: str) -> list[str]:
     return [text for one in case.findings if one.rule == rule for name, text in one.evidence if name == label]
@@ -115,6 +134,15 @@ def test_a_value_that_was_not_found_comes_with_the_next_step_of_its_library(targ
         write.call.proto.custom_call_target = target
     (line,) = describe_untraced(context)
     assert line.endswith(f"; {advice}, then it can be decided")
+
+
+def test_an_unknown_output_has_a_reason_if_the_operation_that_read_the_old_contents_is_gone(
+    tmp_path: Path, shared_cache: Path
+) -> None:
+    case = check_with_budgets(UNDONE, tmp_path, shared_cache)
+    assert set(case.outputs.values()) == {Verdict.UNKNOWN}
+    (line,) = case.coverage.not_covered
+    assert "from before the write was not found in the schedule" in line
 
 
 def test_the_help_names_the_parameter_that_gets_an_overwritten_array(tmp_path: Path, shared_cache: Path) -> None:
