@@ -131,7 +131,8 @@ class ScheduleEvaluation:
     """Maps the id of an update of a slice to the hidden writes of which it replaces every element."""
     _spread: dict[ActualWrite, bool] = field(default_factory=dict[ActualWrite, bool])
     """Maps a hidden write to whether other elements of its array depend on it too. They do if they already did when the
-    kernel ran last, as in a loop that XLA has unrolled, or if a later kernel has computed them from what the write left.
+    kernel ran last, as in a loop that XLA has unrolled, or if a later kernel or one branch of a conditional may have
+    computed them from what the write left.
     """
     _with_replacing: frozenset[int] = field(init=False)
     """Ids of the computations that contain one of these updates."""
@@ -617,6 +618,9 @@ class ScheduleEvaluation:
             ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
             for number, found in memory.raw.items():
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
+            for number in journal.keys() & raw_before.keys():
+                gone = set(raw_before[number]) - set(memory.raw.get(number, ()))
+                self._spread |= dict.fromkeys(gone, True)  # another branch may leave the write as it is
             for number, before in journal.items():
                 memory.settle(number, before)
         if len(entered) == len(instruction.called_computations):
