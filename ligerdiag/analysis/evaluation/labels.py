@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
-from ligerdiag.hlo.dataflow import search, unite
+from ligerdiag.hlo.dataflow import look_through, search, unite
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_counted
@@ -324,12 +324,17 @@ def transfer_call(
     return CallTransfer(results, tuple(written))
 
 
+_PARTS = frozenset({"bitcast", "dynamic-slice", "slice"})
+"""Opcodes of instructions that may give a kernel an address inside their operand."""
+
+
 def list_unused(effects: CallEffects, call: HloInstruction) -> frozenset[int]:
     """Returns the numbers of the operands on which the results of a call certainly do not depend. Empty if two of the call's
     buffers may be the same bytes, because a kernel that writes one of them then changes the other.
     """
     sources, operands = effects.result_sources, call.operands
-    if sources is None or call.operand_output_aliases or len({one.id for one in operands}) < len(operands):
+    arrays = {look_through(one, _PARTS).id for one in operands}
+    if sources is None or call.operand_output_aliases or len(arrays) < len(operands):
         return frozenset()
     return frozenset(range(len(operands))) - frozenset(sources)
 
