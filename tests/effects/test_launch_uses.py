@@ -245,3 +245,19 @@ def test_joined_uses_hold_for_each_of_them() -> None:
     assert render(join_uses([reading, unknown])) == "y?s"
     assert join_uses([unknown, complete]).reason == "why"
     assert render(join_uses([complete, UNUSED])) == "n?d"
+
+
+@pytest.mark.parametrize(
+    ("mask", "use"),
+    [
+        ("%is_one", "n?d"),  # `%x` may be the beginning of a larger array: then the store is in that array
+        ("%false", "n-d"),
+    ],
+)
+def test_a_store_outside_of_the_buffer_may_happen_unless_its_mask_is_false(mask: str, use: str) -> None:
+    body = f"""%old = tt.load %y : !tt.ptr<f32>
+    %is_one = arith.cmpf oeq, %old, %v : f32
+    %false = arith.constant false
+    %p = tt.addptr %x, %n : !tt.ptr<f32>, i32
+    tt.store %p, %v, {mask} : !tt.ptr<f32>"""
+    assert follow(body)[0] == use
