@@ -324,8 +324,9 @@ def transfer_call(
     return CallTransfer(results, tuple(written))
 
 
-_PARTS = frozenset({"bitcast", "dynamic-slice", "slice"})
-"""Opcodes of instructions that may give a kernel an address inside their operand."""
+_TAKES_PART = having(Trait.TAKES_PART)
+_VIEWS = _TAKES_PART | {"bitcast"}
+"""Opcodes of instructions that, fused with a kernel, may give it an address inside their operand."""
 
 
 def list_unused(effects: CallEffects, call: HloInstruction) -> frozenset[int]:
@@ -333,7 +334,7 @@ def list_unused(effects: CallEffects, call: HloInstruction) -> frozenset[int]:
     buffers may be the same bytes, because a kernel that writes one of them then changes the other.
     """
     sources, operands = effects.result_sources, call.operands
-    arrays = {look_through(one, _PARTS).id for one in operands}
+    arrays = {look_through(one, _VIEWS).id for one in operands}
     if sources is None or call.operand_output_aliases or len(arrays) < len(operands):
         return frozenset()
     return frozenset(range(len(operands))) - frozenset(sources)
@@ -363,9 +364,6 @@ def decides(instruction: HloInstruction) -> bool:
         return True
     is_number = is_counted(instruction.shape) and instruction.opcode not in _BITS
     return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
-
-
-_TAKES_PART = having(Trait.TAKES_PART)
 
 
 def takes_part(instruction: HloInstruction) -> bool:

@@ -620,7 +620,7 @@ class ScheduleEvaluation:
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
             for number in journal.keys() & raw_before.keys():
                 gone = set(raw_before[number]) - set(memory.raw.get(number, ()))
-                self._spread |= dict.fromkeys(gone, True)  # another branch may leave the write as it is
+                self._spread |= dict.fromkeys(gone, True)  # another branch may leave the array unchanged
             for number, before in journal.items():
                 memory.settle(number, before)
         if len(entered) == len(instruction.called_computations):
