@@ -26,7 +26,7 @@ from ligerdiag.effects.launches import uses as launch_uses
 from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
 from ligerdiag.effects.pointer_flow import compute_argument_effects
 from ligerdiag.effects.ttir_module import parse_ttir
-from tests.effects import truth_kernels
+from tests.effects import truth_kernels, ttir_kernels
 from tests.effects.test_truth import render
 from tests.oracle.frontend import build_ttir
 
@@ -215,6 +215,13 @@ def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() ->
     )
     assert effects.reasons == ()
     assert render(effects.operand_uses[0]) == "y-d"
+
+
+def test_the_sources_of_a_result_hold_only_if_all_configurations_have_them() -> None:
+    yes, no = {"PASSES": True}, {"PASSES": False}
+    kernel: triton.JITFunction = ttir_kernels.passes_on_or_fills
+    chosen: list[list[dict[str, Any]]] = [[yes, yes], [no, no], [yes, no]]
+    assert [compute(make_payload(kernel, (1, 1, 1), one)).result_sources for one in chosen] == [(0,), (), None]
 
 
 def test_uses_survive_the_cache() -> None:
