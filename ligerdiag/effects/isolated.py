@@ -50,7 +50,7 @@ from ligerdiag.untrusted_files import MAXIMUM_JSON_BYTES, read_untrusted
 from ligerdiag.workers.pool import Pool, count_cores
 from ligerdiag.workers.templates import WorkerDied, WorkerTimeout
 
-ANALYSIS_VERSION = 20
+ANALYSIS_VERSION = 21
 """Part of every key of the cache; increase it with every change that can change a result."""
 
 LENT = "lent"

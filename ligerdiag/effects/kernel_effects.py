@@ -77,8 +77,10 @@ def compute_kernel_effects(
 
 
 def _join_sources(found: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
-    known = [sources for sources in found if sources is not None]
-    return tuple(sorted({number for sources in known for number in sources})) if len(known) == len(found) else None
+    """Returns the sources of the results if all configurations have the same ones. A configuration that the launcher tries
+    may otherwise store an operand's contents where the next one reads them.
+    """
+    return found[0] if len(set(found)) == 1 else None
 
 
 def _find_result_sources(

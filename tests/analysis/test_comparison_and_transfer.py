@@ -3,13 +3,14 @@
 import pytest
 
 from ligerdiag.analysis.evaluation.label_memory import LuckyRead
-from ligerdiag.analysis.evaluation.labels import LabelSpace, transfer_call
+from ligerdiag.analysis.evaluation.labels import LabelSpace, list_unused, transfer_call
 from ligerdiag.analysis.verdict.comparison import ComparedEdge, Comparison
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects
 from ligerdiag.hlo.module import HloModule
 from ligerdiag.hlo.parse import parse_hlo
 from tests.hlo.building import Builder
+from tests.hlo.placing import read_text
 
 SPACE = LabelSpace(2, 2)
 FRESH, ORIGINAL = SPACE.fresh(0), SPACE.original(0)
@@ -160,3 +161,32 @@ def test_an_unknown_kernel_touches_its_results() -> None:
 
 def test_an_operand_without_a_known_effect_counts_as_read() -> None:
     assert transfer((), [OTHER])[0] == OTHER
+
+
+@pytest.mark.parametrize(
+    ("operands", "unused"),
+    [
+        ("x, y", {0}),
+        ("rows, y", {0}),
+        ("x, x", set()),
+        ("x, same", set()),
+        ("rows, others", set()),  # a fusion with the kernel gives it two addresses in `x`: some rows may be in both
+    ],
+)
+def test_results_depend_on_all_operands_if_two_may_be_the_same_bytes(operands: str, unused: set[int]) -> None:
+    text = f"""HloModule f
+ENTRY entry {{
+  x = f32[8,4] parameter(0)
+  y = f32[8,4] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  same = f32[8,4] bitcast(x)
+  rows = f32[4,4] slice(x), slice={{[0:4], [0:4]}}
+  others = f32[4,4] dynamic-slice(x, i, zero), dynamic_slice_sizes={{4,4}}
+  ROOT call = f32[4] custom-call({operands}), custom_call_target="k"
+}}
+"""
+    (call,) = [one for _, one in parse_hlo(read_text(text).SerializeToString())[0].iterate_custom_calls()]
+    both = (Access.READ_WRITE, Access.READ)
+    effects = CallEffects(kernel="k", operands=both, outputs=(Access.WRITE,), result_sources=(1,))
+    assert list_unused(effects, call) == unused

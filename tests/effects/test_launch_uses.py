@@ -26,7 +26,7 @@ from ligerdiag.effects.launches import uses as launch_uses
 from ligerdiag.effects.launches.uses import Argument, compute_launch_uses
 from ligerdiag.effects.pointer_flow import compute_argument_effects
 from ligerdiag.effects.ttir_module import parse_ttir
-from tests.effects import truth_kernels
+from tests.effects import truth_kernels, ttir_kernels
 from tests.effects.test_truth import render
 from tests.oracle.frontend import build_ttir
 
@@ -217,6 +217,13 @@ def test_only_uses_common_to_all_configurations_of_an_autotuned_kernel_hold() ->
     assert render(effects.operand_uses[0]) == "y-d"
 
 
+def test_the_sources_of_a_result_hold_only_if_all_configurations_have_them() -> None:
+    yes, no = {"PASSES": True}, {"PASSES": False}
+    kernel: triton.JITFunction = ttir_kernels.passes_on_or_fills
+    chosen: list[list[dict[str, Any]]] = [[yes, yes], [no, no], [yes, no]]
+    assert [compute(make_payload(kernel, (1, 1, 1), one)).result_sources for one in chosen] == [(0,), (), None]
+
+
 def test_uses_survive_the_cache() -> None:
     effects = compute(make_payload(truth_kernels.copy_rows, (4, 1, 1), [{"COLUMNS": 64}]))
     assert parse_effects(render_effects(effects).encode(), operands=1, outputs=1) == effects
@@ -245,3 +252,19 @@ def test_joined_uses_hold_for_each_of_them() -> None:
     assert render(join_uses([reading, unknown])) == "y?s"
     assert join_uses([unknown, complete]).reason == "why"
     assert render(join_uses([complete, UNUSED])) == "n?d"
+
+
+@pytest.mark.parametrize(
+    ("mask", "use"),
+    [
+        ("%is_one", "n?d"),  # `%x` may be the beginning of a larger array: then the store is in that array
+        ("%false", "n-d"),
+    ],
+)
+def test_a_store_outside_of_the_buffer_may_happen_unless_its_mask_is_false(mask: str, use: str) -> None:
+    body = f"""%old = tt.load %y : !tt.ptr<f32>
+    %is_one = arith.cmpf oeq, %old, %v : f32
+    %false = arith.constant false
+    %p = tt.addptr %x, %n : !tt.ptr<f32>, i32
+    tt.store %p, %v, {mask} : !tt.ptr<f32>"""
+    assert follow(body)[0] == use

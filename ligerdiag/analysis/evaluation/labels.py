@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 
 from ligerdiag.analysis.writes import HiddenWrite
 from ligerdiag.effects.access import Access, CallEffects, ReadsBeforeWrite, WriteCoverage
-from ligerdiag.hlo.dataflow import search, unite
+from ligerdiag.hlo.dataflow import look_through, search, unite
 from ligerdiag.hlo.module import HloInstruction, HloModule, TagPath
 from ligerdiag.hlo.opcodes import Trait, having
 from ligerdiag.hlo.shape import count_elements, is_counted
@@ -324,12 +324,18 @@ def transfer_call(
     return CallTransfer(results, tuple(written))
 
 
+_TAKES_PART = having(Trait.TAKES_PART)
+_VIEWS = _TAKES_PART | {"bitcast"}
+"""Opcodes of instructions that, fused with a kernel, may give it an address inside their operand."""
+
+
 def list_unused(effects: CallEffects, call: HloInstruction) -> frozenset[int]:
     """Returns the numbers of the operands on which the results of a call certainly do not depend. Empty if two of the call's
     buffers may be the same bytes, because a kernel that writes one of them then changes the other.
     """
     sources, operands = effects.result_sources, call.operands
-    if sources is None or call.operand_output_aliases or len({one.id for one in operands}) < len(operands):
+    arrays = {look_through(one, _VIEWS).id for one in operands}
+    if sources is None or call.operand_output_aliases or len(arrays) < len(operands):
         return frozenset()
     return frozenset(range(len(operands))) - frozenset(sources)
 
@@ -358,9 +364,6 @@ def decides(instruction: HloInstruction) -> bool:
         return True
     is_number = is_counted(instruction.shape) and instruction.opcode not in _BITS
     return is_number and not all(is_counted(operand.shape) for operand in instruction.operands)
-
-
-_TAKES_PART = having(Trait.TAKES_PART)
 
 
 def takes_part(instruction: HloInstruction) -> bool:

@@ -4,7 +4,7 @@ XLA lets a kernel work on a slice of a larger array in place, by fusing the call
 copy: the array itself stays unchanged, and a later `dynamic-update-slice` puts new contents into the same elements. For that
 update the array is as the author means it, because all other elements are untouched. Both slices have the same elements if
 
-- they belong to the same array and have the same size;
+- they belong to the same array and have the same size; a bitcast of the array to another layout is another array;
 - each start index is the same number: the same constant, the same value of the computation that contains both, or the same
   integer operation on such numbers.
 
@@ -21,8 +21,8 @@ from ligerdiag.hlo.opcodes import Trait, having
 
 _UPDATES = frozenset({"dynamic-update-slice"})
 _BITCASTS = frozenset({"bitcast"})
-_NUMBERS = having(Trait.ELEMENTWISE, Trait.SAME_ELEMENTS)
-"""Opcodes by which a start index is computed from other numbers."""
+_NUMBERS = having(Trait.ELEMENTWISE, Trait.SAME_ELEMENTS) - having(Trait.COLLECTIVE) - {"reduce-precision"}
+"""Opcodes by which a start index is computed from other numbers, and from nothing else."""
 _MOST_STEPS = 32
 
 
@@ -79,6 +79,8 @@ def _have_same_elements(module: HloModule, taken: _Placed, update: _Placed) -> b
     array, target, piece = slice_.operands[0].shape, put.operands[0].shape, put.operands[1].shape
     if tuple(array.dimensions) != tuple(target.dimensions) or array.element_type != target.element_type:
         return False
+    if tuple(array.layout.minor_to_major) != tuple(target.layout.minor_to_major):
+        return False  # one is a bitcast of the other: the same bytes, but other elements
     if tuple(slice_.proto.dynamic_slice_sizes) != tuple(piece.dimensions):
         return False
     starts, places = slice_.operands[1:], put.operands[2:]

@@ -129,9 +129,10 @@ class ScheduleEvaluation:
     """
     _replacing: dict[int, list[ActualWrite]] = field(init=False)
     """Maps the id of an update of a slice to the hidden writes of which it replaces every element."""
-    _seen_before: dict[ActualWrite, bool] = field(default_factory=dict[ActualWrite, bool])
-    """Maps a hidden write to whether its array already depended on it when the kernel ran last, as in a loop that XLA has
-    unrolled.
+    _spread: dict[ActualWrite, bool] = field(default_factory=dict[ActualWrite, bool])
+    """Maps a hidden write to whether other elements of its array depend on it too. They do if they already did when the
+    kernel ran last, as in a loop that XLA has unrolled, or if a later kernel or one branch of a conditional may have
+    computed them from what the write left.
     """
     _with_replacing: frozenset[int] = field(init=False)
     """Ids of the computations that contain one of these updates."""
@@ -381,7 +382,7 @@ class ScheduleEvaluation:
         return unite(
             self.space.fresh(write.write)
             for write in self._replacing.get(update.id, ())
-            if place in write.slices and any(one is write for one in raw) and not self._seen_before.get(write, True)
+            if place in write.slices and any(one is write for one in raw) and not self._spread.get(write, True)
         )
 
     def _forget_replaced(
@@ -495,8 +496,7 @@ class ScheduleEvaluation:
                 self._traced.add(write.index)
             for actual in placed.get(write.index, ()):
                 if self._replacing:
-                    fresh = self.space.fresh(write.index)
-                    self._seen_before[actual] = any(self.memory.sets.get(one, 0) & fresh for one in actual.slices)
+                    self._note_spread(actual, added)
                 luck = operands[write.operand] & self._lucky  # kept even if the kernel only writes
                 self.memory.overwrite(
                     actual, dropped | unrelated[write.operand], added | luck | self.marked.get(call.id, 0)
@@ -505,6 +505,17 @@ class ScheduleEvaluation:
         # two calls that nothing orders may also run at once: a workspace that both use is then no longer their own
         lucky += [w.operand for w in own if effects.operands[w.operand].reads and w.operand not in unused]
         return transfer.results | unite(operands[number] & self._lucky for number in lucky)
+
+    def _note_spread(self, actual: ActualWrite, added: Labels) -> None:
+        """Notes, before a hidden write, which writes its array depends on (see `_spread`). added: the labels that the array
+        gains.
+        """
+        for number in {hit for one in actual.slices for hit in self.memory.overlapping(one)}:
+            for earlier in self.memory.raw.get(number, ()):
+                if added & self.space.fresh(earlier.write):
+                    self._spread[earlier] = True
+        fresh = self.space.fresh(actual.write)
+        self._spread[actual] = any(self.memory.sets.get(one, 0) & fresh for one in actual.slices)
 
     def list_missed(self, call: HloInstruction) -> Mapping[ShapeIndex, Labels]:
         """Returns the outputs of a custom call whose declared alias is broken. The schedule keeps output and operand in
@@ -607,6 +618,9 @@ class ScheduleEvaluation:
             ends.append((journal, {number: memory.sets.get(number, 0) for number in journal}))
             for number, found in memory.raw.items():
                 raw_after[number] = tuple(dict.fromkeys((*raw_after.get(number, ()), *found)))
+            for number in journal.keys() & raw_before.keys():
+                gone = set(raw_before[number]) - set(memory.raw.get(number, ()))
+                self._spread |= dict.fromkeys(gone, True)  # another branch may leave the array unchanged
             for number, before in journal.items():
                 memory.settle(number, before)
         if len(entered) == len(instruction.called_computations):

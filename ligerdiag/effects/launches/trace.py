@@ -196,6 +196,8 @@ class BufferTrace:
         default_factory=list[tuple[int, ByteRuns, SourceLine | None]]
     )
     """Sure reads outside atomic operations, each with its time and source line. Times count the recorded operations."""
+    writes_beyond: bool = False
+    """Whether an operation may write outside of the buffer, and not in it."""
     watches_old: bool = False
     """Whether the evaluation looks for reads of contents from before the launch; only then are `old_read`, `blind_write`,
     `update` and `first_read` recorded.
@@ -316,8 +318,10 @@ class Trace:
             buffer.writes_anywhere = True
             buffer.blind_anywhere |= not is_update
             return
+        asked = len(runs)
         runs = runs.clip(0, buffer.size if buffer.size is not None else FAR)
         if not len(runs):
+            buffer.writes_beyond |= bool(asked)
             return
         if buffer.watches_old and not is_update:
             read = merge(concatenate(buffer.sure_read), self._budget)

@@ -242,6 +242,8 @@ def _judge_reads(buffer: BufferTrace) -> ReadsBeforeWrite:
 
 def _judge_coverage(buffer: BufferTrace, budget: Budget) -> tuple[WriteCoverage, str]:
     if not buffer.may_write and not buffer.writes_anywhere and not buffer.zeroed:
+        if buffer.writes_beyond:
+            return WriteCoverage.UNKNOWN, "the kernel writes outside of the buffer"
         return WriteCoverage.NONE, ""
     size = buffer.size
     if size is None:
